@@ -77,15 +77,27 @@ pub struct Finding {
     pub cause: Option<Cause>,
     /// What to do about it, by name where the runtime is known.
     pub fix: String,
+    /// What else was found of the same waits: this finding has most of them, and says more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub same_waits: Vec<SameWaits>,
     /// Waits that it says more of than others do.
     #[serde(skip)]
     pub explains: Vec<Explained>,
     /// How much of the bound a fix need not save, because it depends on which fix that is.
     #[serde(skip)]
     pub not_by_all_fixes_ns: u64,
+    /// Why it takes no longer than it ever does, if it does not: nothing else makes it slow.
+    #[serde(skip)]
+    pub as_ever: Option<Evidence>,
 }
 
 impl Finding {
+    /// What it is, and what else was found of the same waits.
+    pub fn codes(&self) -> impl Iterator<Item = Code> {
+        let others = self.same_waits.iter().map(|same| same.code);
+        std::iter::once(self.code).chain(others)
+    }
+
     /// A finding of high confidence, of which more is to be said: see the functions below.
     pub(crate) fn new(
         declaration: &'static Declaration,
@@ -104,8 +116,10 @@ impl Finding {
             evidence: Vec::new(),
             cause: None,
             fix: String::new(),
+            same_waits: Vec::new(),
             explains: Vec::new(),
             not_by_all_fixes_ns: 0,
+            as_ever: None,
         }
     }
 
@@ -152,6 +166,25 @@ impl Finding {
     pub(crate) fn not_by_all_fixes(mut self, ns: u64) -> Self {
         self.not_by_all_fixes_ns = ns;
         self
+    }
+
+    /// That what it takes is what it always takes, where that is so.
+    pub(crate) fn takes_as_long(mut self, why: Option<Evidence>) -> Self {
+        self.as_ever = why;
+        self
+    }
+
+    /// Has the other one, which is of the same waits, as a line of its own.
+    pub(crate) fn takes_in(&mut self, other: Finding) {
+        let same = SameWaits {
+            code: other.code,
+            title: other.title,
+            cause: other.cause,
+        };
+        if self.code != same.code {
+            self.same_waits.push(same);
+        }
+        self.same_waits.extend(other.same_waits);
     }
 
     /// What it weighs against others: what any fix saves at most.
@@ -282,6 +315,17 @@ impl Evidence {
             ns: ns.into(),
         }
     }
+}
+
+/// A finding of waits of which another one says more, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SameWaits {
+    /// What kind of finding it is.
+    pub code: Code,
+    /// What happened, in its words. May contain hostile names.
+    pub title: String,
+    /// Who caused it, where known.
+    pub cause: Option<Cause>,
 }
 
 /// Who caused it.

@@ -20,17 +20,17 @@ use catalogue::CATALOGUE;
 pub use declaration::Code;
 pub use facts::Facts;
 
-pub use finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+pub use finding::{Cause, Confidence, Evidence, Finding, SameWaits, Saving, SavingKind, Severity};
 pub use ranking::Explained;
-pub use verdict::{Dominant, Verdict, verdict};
+pub use verdict::{Dominant, Shape, Verdict, verdict};
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
-/// largest saving; one that another explains comes after that.
+/// largest saving. Of two that are about the same waits one becomes a line of the other.
 pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let found = CATALOGUE
         .iter()
         .flat_map(|declaration| (declaration.detect)(facts));
-    ranking::ranked(found.collect())
+    ranking::ranked(found.collect(), facts.model.time_of_requests_ns())
 }
 
 /// What the detectors looked at, in a few words each: a report with nothing wrong says so.

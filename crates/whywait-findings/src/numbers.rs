@@ -170,6 +170,15 @@ numbers! {
         STUCK_NS: u64 = 100 * MS;
         /// They are so many times as old as what 99 of 100 answered requests took.
         STUCK_TIMES: u64 = 2;
+        /// So many answers that follow the one before after the same time come in step …
+        IN_STEP: Share = Share::percent(75);
+        /// … where fewer may do so by chance.
+        IN_STEP_MIN_GAPS: usize = 10;
+        /// What takes a request no longer than it takes so many of those that it makes slow takes no
+        /// longer than it has to.
+        QUICKEST: Share = Share::one_in(10);
+        /// So few may be outliers by chance.
+        FEW_OUTLIERS: Share = Share::one_in(100);
         /// With less of the other finding's time this one is not the reason for most of it.
         EXPLAINS_MOST: Share = Share::percent(70);
     }

@@ -1,13 +1,16 @@
 //! In which order findings are reported. Where two are of the same waits, the one that says what
-//! for comes first, and the other one after it.
+//! for is reported, and the other one is a line of it.
 
 use std::cmp::Reverse;
 
 use serde_json::Value;
 
-use crate::detectors::{lock_contention, slow_path_wait, slow_upstream};
-use crate::finding::{Evidence, Finding, Severity};
-use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, Share};
+use crate::detectors::{
+    accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, retransmits,
+    slow_path_wait, slow_upstream, unfinished_wait,
+};
+use crate::finding::{Finding, SavingKind, Severity};
+use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, MOST, Share};
 
 /// Waits that another kind of finding says less of: only how requests wait, or in what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +39,9 @@ impl Explained {
 }
 
 /// The findings, ranked: the most severe first, among those the one with the largest saving,
-/// without what a fix need not save. What another one explains is no more severe than that, and
-/// comes after it; if it has the same code, it is left out.
-pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
+/// without what a fix need not save. Of two that are about the same waits one becomes a line of the
+/// other. `requests_ns`: what all requests took.
+pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Finding> {
     let key = |finding: &Finding| {
         (
             Reverse((finding.severity, finding.weight_ns())),
@@ -53,30 +56,65 @@ pub(crate) fn ranked(mut findings: Vec<Finding>) -> Vec<Finding> {
     }
     let mut at = 0;
     while at < findings.len() {
-        let explaining =
-            (0..findings.len()).find(|by| *by != at && explains(&findings[*by], &findings[at]));
-        if let Some(by) = explaining {
-            let (code, severity) = (findings[by].code, findings[by].severity);
-            if code == findings[at].code {
-                // The same of the same waits is said once.
-                findings.remove(at);
-                continue;
-            }
-            let explained = &mut findings[at];
-            explained.severity = explained.severity.min(severity);
-            explained.evidence.push(Evidence::new(format!(
-                "these are the waits of {}, which says what for",
-                code.name()
-            )));
-            if by > at {
-                let first = findings.remove(by);
-                findings.insert(at, first);
-                at += 1;
-            }
+        let same = |by: &usize| {
+            *by != at
+                && (explains(&findings[*by], &findings[at])
+                    || (*by < at && has_most_of(&findings[*by], &findings[at], requests_ns)))
+        };
+        let Some(by) = (0..findings.len()).find(same) else {
+            at += 1;
+            continue;
+        };
+        let of_same = findings.remove(at);
+        if by < at {
+            findings[by].takes_in(of_same);
+        } else {
+            // It takes that one's place.
+            let mut first = findings.remove(by - 1);
+            first.takes_in(of_same);
+            findings.insert(at, first);
+            at += 1;
         }
-        at += 1;
+    }
+    // What is wrong stands before what is not, and names what has most of the time all the same.
+    let last = findings
+        .iter()
+        .rposition(|finding| finding.severity > Severity::Note && finding.as_ever.is_none());
+    for finding in &mut findings[last.map_or(0, |last| last + 1)..] {
+        let is_warning = finding.severity > Severity::Note;
+        if let Some(why) = finding.as_ever.clone().filter(|_| is_warning) {
+            finding.severity = Severity::Note;
+            finding.evidence.push(why);
+        }
     }
     findings
+}
+
+/// Whether most of what the other finding is about is certainly this one's, too: requests did not
+/// take as long as both say together.
+fn has_most_of(finding: &Finding, other: &Finding, requests_ns: u64) -> bool {
+    let claims_ns = |finding: &Finding| match finding.saving.kind {
+        SavingKind::Latency if is_of_requests(finding) => finding.saving.at_most_ns,
+        _ => 0,
+    };
+    let other_ns = claims_ns(other);
+    let both_ns = claims_ns(finding).saturating_add(other_ns);
+    let twice_ns = both_ns.saturating_sub(requests_ns);
+    other_ns > 0 && Share::new(twice_ns, other_ns).is_at_least(*MOST)
+}
+
+/// Whether what it saves is part of what requests take: not what clients wait before a request comes
+/// or after its answer was sent, nor that of requests without an answer, or of a ring's operations.
+fn is_of_requests(finding: &Finding) -> bool {
+    let others = [
+        &accept_overflow::DECLARATION,
+        &accept_stalled::DECLARATION,
+        &deadlock::DECLARATION,
+        &nagle_delay::DECLARATION,
+        &retransmits::DECLARATION,
+        &unfinished_wait::DECLARATION,
+    ];
+    !finding.subject.contains_key("ring") && !others.iter().any(|other| finding.code.is(other))
 }
 
 /// Whether two savings differ by less than one can say: then the kind decides, as where they do not
@@ -102,11 +140,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::declaration::Declaration;
+    use crate::declaration::{Code, Declaration};
     use crate::detectors::{
         blocked_loop, connect_retried, pool_exhausted, serial_calls, stranded_readiness,
     };
-    use crate::finding::{Saving, SavingKind};
+    use crate::finding::{Evidence, Saving, SavingKind};
 
     const S: u64 = 1_000_000_000;
 
@@ -126,9 +164,16 @@ mod tests {
         finding(&pool_exhausted::DECLARATION, Severity::Warning, saves_s).explains(Explained::Locks)
     }
 
+    /// Of requests that took so long that what findings say may all be true at once.
+    const LONG: u64 = 1_000_000 * S;
+
+    fn order_of(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
+        let one = |finding: &Finding| (finding.code.name(), finding.severity);
+        findings.iter().map(one).collect()
+    }
+
     fn order(findings: Vec<Finding>) -> Vec<(&'static str, Severity)> {
-        let ranked = ranked(findings);
-        ranked.iter().map(|f| (f.code.name(), f.severity)).collect()
+        order_of(&ranked(findings, LONG))
     }
 
     #[test]
@@ -159,20 +204,44 @@ mod tests {
     }
 
     #[test]
-    fn the_semaphore_of_a_pool_comes_after_the_pool() {
-        let found = ranked(vec![lock(10), pool(9)]);
+    fn the_semaphore_of_a_pool_is_a_line_of_the_pool() {
+        let found = ranked(vec![lock(10), pool(9)], LONG);
+        assert_eq!(order_of(&found), [("pool-exhausted", Severity::Warning)]);
+        let codes: Vec<_> = found[0].codes().map(Code::name).collect();
+        assert_eq!(codes, ["pool-exhausted", "lock-contention"]);
+    }
+
+    #[test]
+    fn two_that_claim_more_than_requests_took_are_about_the_same_waits() {
+        let waits = || finding(&slow_path_wait::DECLARATION, Severity::Warning, 6);
+        let held = ("lock-contention", Severity::Error);
+        // Requests took 12 s: at least 4 of the 6 s are the lock's, too. In 13 s 3 are. In 14 s 2.
+        for (requests_s, alone) in [(12, true), (13, true), (14, false)] {
+            let found = ranked(vec![waits(), lock(10)], requests_s * S);
+            assert_eq!(order_of(&found)[0], held);
+            assert_eq!(found.len() == 1, alone, "{requests_s} s: {found:#?}");
+        }
+        // Clients wait for this before there is a request.
+        let before = finding(&accept_overflow::DECLARATION, Severity::Warning, 6);
+        assert_eq!(ranked(vec![before, lock(10)], 12 * S).len(), 2);
+    }
+
+    #[test]
+    fn what_takes_as_long_each_time_is_a_note_unless_something_wrong_follows() {
+        let as_ever = |saves_s| {
+            let peer = finding(&slow_upstream::DECLARATION, Severity::Warning, saves_s);
+            peer.takes_as_long(Some(Evidence::new("it takes as long each time")))
+        };
+        let short = || finding(&serial_calls::DECLARATION, Severity::Warning, 3);
+        let first = ("slow-upstream", Severity::Warning);
+        assert_eq!(order(vec![short(), as_ever(5)])[0], first);
         assert_eq!(
-            found
-                .iter()
-                .map(|f| (f.code.name(), f.severity))
-                .collect::<Vec<_>>(),
-            [
-                ("pool-exhausted", Severity::Warning),
-                ("lock-contention", Severity::Warning)
-            ]
+            order(vec![short(), as_ever(2)])[1],
+            ("slow-upstream", Severity::Note)
         );
-        let said = &found[1].evidence.last().expect("evidence").text;
-        assert!(said.contains("the waits of pool-exhausted"), "{said}");
+        let note = ranked(vec![as_ever(5)], LONG);
+        assert_eq!(order_of(&note), [("slow-upstream", Severity::Note)]);
+        assert_eq!(note[0].evidence.len(), 1);
     }
 
     #[test]

@@ -3,22 +3,23 @@
 //! That nothing is wrong is a claim, too. It holds where requests are fast, where their time went
 //! into work or into waits for a CPU, which the report shows, or where findings and notes explain
 //! it. Where most of slow requests' time went into waits that nothing explains, it would be a
-//! guess.
+//! guess: then the verdict says which wait, and what shape it has. Where it went into what takes as
+//! long each time, the verdict says so, too.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Part, Parts};
-use whywait_model::requests::OpenRequests;
-use whywait_model::{Model, RequestRef};
+use whywait_model::Model;
+use whywait_model::requests::{Account, OpenRequests};
 use whywait_words::whole_percent;
 
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{
-    MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
+    IN_STEP, IN_STEP_MIN_GAPS, MOST, RING_MIN_OPERATIONS, SLOW_NS, STEP_OFF, STUCK_NS, STUCK_TIMES,
+    Share, VERDICT_FEW,
 };
-use crate::shared::intervals::sum;
-use crate::shared::threads::slept_ns;
+use crate::shared::intervals::{Interval, sum};
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -40,6 +41,13 @@ pub enum Verdict {
     CannotTell {
         /// What has most of it.
         part: Dominant,
+        /// How many percent of the slow requests' time that is.
+        percent: u64,
+        /// What shape it has.
+        shape: Shape,
+    },
+    /// Most of the slow requests' time went into what takes as long each time: notes say into what.
+    AsEver {
         /// How many percent of the slow requests' time that is.
         percent: u64,
     },
@@ -139,34 +147,39 @@ fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
 
 /// Whether requests are slow, and for which reason that nothing explains.
 fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
-    let mut slow = SlowTime::default();
-    model
-        .requests()
-        .for_each(|request| slow.add(model, request));
+    let slow = SlowTime::of(model);
     if Share::new(slow.total_ns, model.time_of_requests_ns()).is_below(*VERDICT_FEW) {
         return Verdict::NothingWrong;
     }
-    let explained_ns = findings
+    let latency = findings
         .iter()
-        .filter(|finding| finding.saving.kind == SavingKind::Latency)
-        // "A peer or a timer" explains nothing where it has most of the time. As an exception it is
-        // what waits for an event: a long poll.
-        .filter(|finding| finding.confidence > Confidence::Low || !slow.is_the_rule(model))
-        .map(|finding| finding.saving.at_most_ns)
-        .fold(0, u64::saturating_add);
+        .filter(|finding| finding.saving.kind == SavingKind::Latency);
+    // "A peer or a timer" explains nothing where it has most of the time. As an exception it is
+    // what waits for an event: a long poll.
+    let explaining =
+        latency.filter(|finding| finding.confidence > Confidence::Low || !slow.is_the_rule(model));
+    let savings = |of: &dyn Fn(&&Finding) -> bool| {
+        let of = explaining.clone().filter(of);
+        sum(of.map(|finding| finding.saving.at_most_ns))
+    };
+    let explained_ns = savings(&|_| true);
     // Where threads serve many requests at a time, their own time (a wait for a CPU, say) is not
     // where these requests were.
     if let Some(verdict) = queued(model, explained_ns) {
         return verdict;
     }
     let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
-    if !Share::new(waits_ns, slow.total_ns).exceeds(*MOST) {
-        return Verdict::NothingWrong;
+    if Share::new(waits_ns, slow.total_ns).exceeds(*MOST) {
+        return slow.cannot_tell();
     }
-    let (part, ns) = slow.dominant();
-    Verdict::CannotTell {
-        part,
-        percent: whole_percent(ns, slow.total_ns),
+    let is_as_ever =
+        |finding: &&Finding| finding.as_ever.is_some() && finding.confidence > Confidence::Low;
+    let as_ever_ns = savings(&is_as_ever);
+    match Share::new(as_ever_ns, slow.total_ns).is_at_least(*MOST) {
+        true => Verdict::AsEver {
+            percent: whole_percent(as_ever_ns.min(slow.total_ns), slow.total_ns),
+        },
+        false => Verdict::NothingWrong,
     }
 }
 
@@ -177,10 +190,62 @@ fn queued(model: &Model, explained_ns: u64) -> Option<Verdict> {
     let queued_ns = totals.time.queued_ns.at_least;
     let open_ns = queued_ns.saturating_sub(explained_ns);
     let most = open_ns.saturating_mul(2) >= totals.total_ns && open_ns > 0;
-    most.then(|| Verdict::CannotTell {
-        part: Dominant::Queued,
-        percent: whole_percent(queued_ns, totals.total_ns),
+    most.then(|| {
+        let calls = model.exchanges().iter();
+        let calls = calls.filter_map(|call| Some((call.first_send_ns, call.last_read_ns?)));
+        let answers = model.requests().filter_map(|one| one.answered_ns());
+        Verdict::CannotTell {
+            part: Dominant::Queued,
+            percent: whole_percent(queued_ns, totals.total_ns),
+            shape: Shape::of(calls, answers),
+        }
     })
+}
+
+/// What shape a wait has whose reason is not known: what it is that has it shows in how many get
+/// through at a time, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Shape {
+    /// So many were in hand at a time at most: read and not answered, or calls in flight.
+    pub at_a_time: u64,
+    /// Answers came in step, one every so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_ns: Option<u64>,
+}
+
+impl Shape {
+    /// Of what was in hand from when until when, and of when answers went out.
+    fn of(in_hand: impl Iterator<Item = Interval>, answers: impl Iterator<Item = u64>) -> Self {
+        let mut changes: Vec<(u64, i64)> = in_hand
+            .flat_map(|(from_ns, to_ns)| [(from_ns, 1), (to_ns, -1)])
+            .collect();
+        // What ends makes room for what begins at the same time.
+        changes.sort_unstable();
+        let (mut now, mut most) = (0_i64, 0_i64);
+        for (_, change) in changes {
+            now += change;
+            most = most.max(now);
+        }
+        let mut answers: Vec<u64> = answers.collect();
+        answers.sort_unstable();
+        Self {
+            at_a_time: most.unsigned_abs(),
+            every_ns: in_step_ns(&answers),
+        }
+    }
+}
+
+/// How long it takes from one of these moments to the next, where that is about the same for most of
+/// them.
+fn in_step_ns(moments: &[u64]) -> Option<u64> {
+    let mut gaps: Vec<u64> = moments.windows(2).map(|two| two[1] - two[0]).collect();
+    gaps.sort_unstable();
+    let median_ns = *gaps.get(gaps.len() / 2)?;
+    let off_ns = STEP_OFF.of(median_ns);
+    let even = gaps.iter().filter(|gap| gap.abs_diff(median_ns) <= off_ns);
+    let even = Share::counted(even.count(), gaps.len());
+    (gaps.len() >= *IN_STEP_MIN_GAPS && median_ns > 0 && even.is_at_least(*IN_STEP))
+        .then_some(median_ns)
 }
 
 /// Where the time of slow requests went.
@@ -188,24 +253,38 @@ fn queued(model: &Model, explained_ns: u64) -> Option<Verdict> {
 struct SlowTime {
     total_ns: u64,
     service: Parts,
-    /// Unread, while the thread that then read it slept, or nobody ever did.
+    /// Read by nobody, while nobody was on the way to them.
     unread_ns: u64,
+    /// From when until when they were in the hands of a thread.
+    in_hand: Vec<Interval>,
+    answers: Vec<u64>,
 }
 
 impl SlowTime {
-    /// Adds a request if it was slow: one whose answer began late. What a server sends for longer
-    /// than that it may send as it comes.
-    fn add(&mut self, model: &Model, request: RequestRef<'_>) {
-        let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
-        if !request.counts() || begun_ns.saturating_sub(request.ready_ns) < *SLOW_NS {
-            return;
+    /// That of slow requests: those whose answer began late. What a server sends for longer than
+    /// that it may send as it comes.
+    fn of(model: &Model) -> Self {
+        let mut slow = Self::default();
+        for request in model.requests().filter(|request| request.counts()) {
+            let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
+            if let Some(recv_ns) = request.recv_ns {
+                slow.in_hand.push((recv_ns, request.end_ns()));
+            }
+            slow.answers.extend(request.answered_ns());
+            if begun_ns.saturating_sub(request.ready_ns) >= *SLOW_NS {
+                slow.add(request.account());
+            }
         }
-        let account = request.account();
+        slow
+    }
+
+    fn add(&mut self, account: &Account) {
+        let unread_ns = account.stranded_ns.saturating_add(account.pool_busy_ns);
         self.total_ns = self.total_ns.saturating_add(account.total_ns());
         self.service += account.service;
-        let unread_ns = account.stranded_ns.saturating_add(account.pool_busy_ns);
-        let worked_ns = worked_ns(model, request).min(unread_ns);
-        self.unread_ns = self.unread_ns.saturating_add(unread_ns - worked_ns);
+        // Who has been woken and is on the way waits for a CPU.
+        self.service[Part::Runnable] += account.wakeup_ns;
+        self.unread_ns = self.unread_ns.saturating_add(unread_ns);
     }
 
     /// Whether slow requests have most of the time of all requests: few of them may.
@@ -220,25 +299,21 @@ impl SlowTime {
         served_ns.saturating_add(self.unread_ns)
     }
 
-    /// The largest part of that.
-    fn dominant(&self) -> (Dominant, u64) {
-        Part::ALL
+    /// The verdict that names the largest part of that, and its shape.
+    fn cannot_tell(self) -> Verdict {
+        let (part, ns) = Part::ALL
             .into_iter()
             .filter(|part| !matches!(part, Part::OnCpu | Part::Runnable))
             .map(|part| (Dominant::Part(part), self.service[part]))
             .chain([(Dominant::ReadyUnserved, self.unread_ns)])
             .max_by_key(|(_, ns)| *ns)
-            .unwrap_or((Dominant::ReadyUnserved, 0))
+            .unwrap_or((Dominant::ReadyUnserved, 0));
+        Verdict::CannotTell {
+            part,
+            percent: whole_percent(ns, self.total_ns),
+            shape: Shape::of(self.in_hand.into_iter(), self.answers.into_iter()),
+        }
     }
-}
-
-/// For how long the thread that then read the request did something else than to sleep.
-fn worked_ns(model: &Model, request: RequestRef<'_>) -> u64 {
-    let Some(thread) = model.threads.get(&request.recv_tid) else {
-        return 0;
-    };
-    let (from_ns, to_ns) = (request.ready_ns, request.served_ns());
-    (to_ns - from_ns).saturating_sub(slept_ns(thread, (from_ns, to_ns)))
 }
 
 #[cfg(test)]

@@ -41,8 +41,10 @@ mod tests {
             evidence: vec![],
             cause: None,
             fix: String::new(),
+            same_waits: Vec::new(),
             explains: Vec::new(),
             not_by_all_fixes_ns: 0,
+            as_ever: None,
         };
         Report::new(
             Target::default(),

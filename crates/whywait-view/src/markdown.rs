@@ -23,6 +23,7 @@ pub fn markdown(model: &Model, report: &Report) -> String {
     let mark = match report.verdict {
         Verdict::Findings => "❌",
         Verdict::NothingWrong | Verdict::Operations if complete => "✅",
+        Verdict::AsEver { .. } => "ℹ️",
         _ => "⚠️",
     };
     page.line(&format!("### {mark} {}", text(&headline.title)));
@@ -107,6 +108,9 @@ impl MarkdownPage {
         self.line("");
         for evidence in &finding.evidence {
             self.line(&format!("- {}", text(&evidence.text)));
+        }
+        for same in &finding.same_waits {
+            self.line(&format!("- {}", text(&sentences::same_waits(same))));
         }
         if let Some(cause) = &finding.cause {
             self.line("");

@@ -19,7 +19,7 @@ use whywait_testkit::{Kept, in_parallel, kept_recordings, repository};
 use super::LISTED;
 use super::tests::{PAGE, page};
 use super::varied::{Side, VARIABLE, Variation, reading, with};
-use crate::{Facts, Verdict, find, verdict};
+use crate::{Facts, Severity, Verdict, find, verdict};
 
 /// What holds numbers.
 pub(super) type Holders = BTreeMap<Variation, Holder>;
@@ -195,10 +195,16 @@ impl<'k> Judged<'k> {
         let late = verdict(&facts, &findings) == Verdict::Open;
         let found: Vec<_> = findings
             .iter()
-            .map(|finding| whywait_testkit::Found {
-                code: finding.code.name(),
-                severity: finding.severity.name(),
-                at_most_ns: finding.saving.at_most_ns,
+            .flat_map(|finding| {
+                finding.codes().map(|code| whywait_testkit::Found {
+                    code: code.name(),
+                    // What is a line of another finding is no finding of its own.
+                    severity: match code == finding.code {
+                        true => finding.severity.name(),
+                        false => Severity::Note.name(),
+                    },
+                    at_most_ns: finding.saving.at_most_ns,
+                })
             })
             .collect();
         self.kept.labels.violations(&found, late)

@@ -7,10 +7,10 @@ use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
 use whywait_model::{Label, Model, PathStep, RequestRef, StackText, app_frame};
 use whywait_words::{counted, duration, duration_range, percent};
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    ALL_OF_IT, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, RARE_OF_SLOW, SLOW_NS, Share,
-    TYPICAL_OF_ALL, WARNING_NS,
+    ALL_OF_IT, FEW_OUTLIERS, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, QUICKEST, RARE_OF_SLOW,
+    SLOW_NS, Share, TYPICAL_OF_ALL, WARNING_NS,
 };
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
@@ -162,6 +162,27 @@ impl Shares {
         } else {
             Some(Severity::Note)
         }
+    }
+
+    /// Why what takes this is not what makes anything slower than it has to be, where that is so:
+    /// had each request been as quick in it as the quickest tenth are, most of the time would be
+    /// left, none is an outlier, and next to nobody waits behind them.
+    pub(crate) fn as_ever(&self, saving: &Saving) -> Option<Evidence> {
+        let nth = |share: Share| share.of(self.each_ns.len() as u64) as usize;
+        let quick_ns = *self.each_ns.iter().nth_back(nth(*QUICKEST))?;
+        let late_ns = *self.each_ns.get(nth(*FEW_OUTLIERS))?;
+        let left_ns = sum(self.each_ns.iter().map(|ns| *ns.min(&quick_ns)));
+        let text = format!(
+            "it takes about as long each time, {} in the quickest tenth of these requests and {} \
+             in the slowest: a note, as nothing shows that it could be otherwise",
+            duration(quick_ns),
+            duration(late_ns)
+        );
+        let others_ns = saving.at_most_ns.saturating_sub(self.ns);
+        (Share::new(left_ns, self.ns).is_at_least(*MOST)
+            && Share::new(others_ns, saving.at_most_ns).is_below(*TYPICAL_OF_ALL)
+            && late_ns < quick_ns.saturating_mul(*OUTLIER_TIMES))
+        .then(|| Evidence::of_ns(quick_ns, text))
     }
 
     /// `10 slow requests`.
@@ -476,8 +497,26 @@ impl UnderWay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::SavingKind;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_takes_as_long_each_time_is_as_ever() {
+        let of = |each_ms: &[(usize, u64)], saves_ms: u64| {
+            let each = each_ms.iter().flat_map(|(n, ms)| vec![ms * MS; *n]);
+            let saving = Saving::sum(SavingKind::Latency, saves_ms * MS, 100);
+            Shares::new(each.map(|ns| (ns, ns))).as_ever(&saving)
+        };
+        // A tenth may be quicker, and one of a hundred slower.
+        let alike = [(10, 10), (89, 50), (1, 200)];
+        let why = of(&alike, 5_000).expect("as ever");
+        assert_eq!(why.ns, Some(50 * MS));
+        assert_eq!(of(&alike, 8_000), None, "others wait behind it");
+        assert_eq!(of(&[(11, 10), (89, 50)], 5_000), None, "most is more");
+        assert_eq!(of(&[(98, 50), (2, 150)], 5_200), None, "outliers");
+        assert!(of(&[(98, 50), (2, 149)], 5_200).is_some());
+    }
 
     #[test]
     fn what_is_typical_takes_two_fifths_of_all_that_it_concerns_or_makes_outliers() {

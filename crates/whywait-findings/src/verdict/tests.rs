@@ -29,15 +29,34 @@ fn what_nothing_explains_is_not_nothing_wrong() {
     let network = Verdict::CannotTell {
         part: Dominant::Part(Part::Network),
         percent: 95,
+        shape: Shape {
+            at_a_time: 1,
+            every_ns: None,
+        },
     };
     assert_eq!(alone(&script), network);
     let model = script.model();
     let findings = crate::find(&Facts::of(&model));
     assert_eq!(
         verdict(&Facts::of(&model), &findings),
-        Verdict::Findings,
+        Verdict::AsEver { percent: 95 },
         "they say it"
     );
+}
+
+#[test]
+fn what_gets_through_in_step_has_a_shape() {
+    let Verdict::CannotTell { shape, .. } = alone(&serves(11, 38)) else {
+        panic!("nothing explains it");
+    };
+    assert_eq!(shape.every_ns, Some(100_000_000));
+    // Ten gaps, of which eight are even, are in step. Six are not.
+    let moments = |uneven: u64| -> Vec<u64> {
+        let late = |n: u64| if n % 2 == 1 && n < 2 * uneven { 40 } else { 0 };
+        (0..11).map(|n| n * 100 + late(n)).collect()
+    };
+    assert_eq!(in_step_ns(&moments(1)), Some(100));
+    assert_eq!(in_step_ns(&moments(2)), None);
 }
 
 #[test]
@@ -51,7 +70,7 @@ fn notes_explain_too() {
     );
     assert_eq!(
         verdict(&Facts::of(&model), &findings),
-        Verdict::NothingWrong
+        Verdict::AsEver { percent: 63 }
     );
 }
 
@@ -225,7 +244,7 @@ fn queue_inside(sleeps: impl Fn(&mut Script, u64)) -> Script {
 
 fn is_queued(script: &Script) {
     let verdict = alone(script);
-    let Verdict::CannotTell { part, percent } = verdict else {
+    let Verdict::CannotTell { part, percent, .. } = verdict else {
         panic!("expected that it cannot tell, got {verdict:?}");
     };
     assert_eq!(part, Dominant::Queued);

@@ -1,10 +1,13 @@
 //! What a report must not say, whatever was recorded: more than its own tables have.
 
 use whywait_events::Part;
-use whywait_findings::{Evidence, Finding, SavingKind};
+use whywait_findings::{Evidence, Facts, Finding, SavingKind, Verdict, verdict};
 use whywait_model::{Model, WaitClass};
 
 use crate::corpus::in_ms;
+
+/// Quicker answers need no explanation.
+const SLOW_NS: u64 = 10_000_000;
 
 /// What findings claim that the report's tables do not have: more of a peer than its calls took, of
 /// requests than they did, of CPUs than threads used.
@@ -49,6 +52,27 @@ pub(crate) fn unconserved(model: &Model, findings: &[Finding]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Findings that are about the same waits: requests did not take as long as both say together.
+pub(crate) fn said_twice(model: &Model, findings: &[Finding]) -> Vec<String> {
+    let requests_ns = model.time_of_requests_ns();
+    let of_requests: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| finding.saving.kind == SavingKind::Latency && is_of_requests(finding))
+        .collect();
+    let mut twice = Vec::new();
+    for (at, one) in of_requests.iter().enumerate() {
+        for other in &of_requests[at + 1..] {
+            let other_ns = other.saving.at_most_ns;
+            let too_much_ns = (one.saving.at_most_ns + other_ns).saturating_sub(requests_ns);
+            if too_much_ns * 2 > other_ns {
+                let (code, other) = (one.code.name(), other.code.name());
+                twice.push(format!("{code} and {other} are about the same waits"));
+            }
+        }
+    }
+    twice
 }
 
 /// Whether what it saves is part of what the report calls the requests' time. That of a ring's
@@ -102,4 +126,39 @@ fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     let behind_ns = of(" is the wait behind calls of other requests").and_then(|behind| behind.ns);
     let claim_ns = of(" took: ")?.ns.filter(|_| in_calls)?;
     Some(claim_ns - behind_ns.unwrap_or(0))
+}
+
+/// That nothing wrong is said to be found though slow requests spent most of their time in waits
+/// that no finding explains.
+pub(crate) fn wrongly_nothing(
+    model: &Model,
+    facts: &Facts<'_>,
+    findings: &[Finding],
+) -> Option<String> {
+    if verdict(facts, findings) != Verdict::NothingWrong {
+        return None;
+    }
+    let slow = model.requests().filter(|request| {
+        let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
+        request.counts() && begun_ns.saturating_sub(request.ready_ns) >= SLOW_NS
+    });
+    let (mut all_ns, mut waited_ns) = (0, 0);
+    for request in slow {
+        let account = request.account();
+        let parts = [Part::OnCpu, Part::Runnable].map(|part| account.service[part]);
+        let worked_ns = parts.iter().sum::<u64>() + account.wakeup_ns;
+        all_ns += account.total_ns();
+        waited_ns += account.total_ns().saturating_sub(worked_ns);
+    }
+    let latency = |finding: &&Finding| finding.saving.kind == SavingKind::Latency;
+    let savings = findings
+        .iter()
+        .filter(latency)
+        .map(|finding| finding.saving.at_most_ns);
+    let left_ns = waited_ns.saturating_sub(savings.sum());
+    let few = all_ns * 10 < model.time_of_requests_ns();
+    (!few && left_ns * 2 > all_ns).then(|| {
+        let (left, all) = (in_ms(left_ns), in_ms(all_ns));
+        format!("nothing wrong, but {left} ms of slow requests' {all} ms are not explained")
+    })
 }

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::fs;
 
 use whywait_events::recording::Recording;
-use whywait_findings::{Facts, Finding, SavingKind, Verdict, find, verdict};
+use whywait_findings::{Facts, Finding, SavingKind, Severity, Verdict, find, verdict};
 use whywait_model::{Input, Model};
 use whywait_testkit::{Kept, blessing, check_file, in_parallel, kept_recordings, repository};
 
-use crate::conservation::unconserved;
+use crate::conservation::{said_twice, unconserved, wrongly_nothing};
 
 const MS: f64 = 1e6;
 
@@ -69,7 +69,9 @@ impl Found {
         let facts = Facts::of(&model);
         let findings = find(&facts);
         let late = verdict(&facts, &findings) == Verdict::Open;
-        let contradictions = unconserved(&model, &findings);
+        let mut contradictions = unconserved(&model, &findings);
+        contradictions.extend(said_twice(&model, &findings));
+        contradictions.extend(wrongly_nothing(&model, &facts, &findings));
         let first = findings.first().map_or("nothing".to_owned(), in_short);
         let bound = match findings.first().map(|first| first.saving.at_most_ns) {
             Some(ns) if ns > 0 => in_ms(ns),
@@ -96,10 +98,16 @@ impl Found {
         let found: Vec<_> = self
             .findings
             .iter()
-            .map(|finding| whywait_testkit::Found {
-                code: finding.code.name(),
-                severity: finding.severity.name(),
-                at_most_ns: finding.saving.at_most_ns,
+            .flat_map(|finding| {
+                finding.codes().map(|code| whywait_testkit::Found {
+                    code: code.name(),
+                    // What is a line of another finding is no finding of its own.
+                    severity: match code == finding.code {
+                        true => finding.severity.name(),
+                        false => Severity::Note.name(),
+                    },
+                    at_most_ns: finding.saving.at_most_ns,
+                })
             })
             .collect();
         let mut wrong = kept.labels.violations(&found, self.late);

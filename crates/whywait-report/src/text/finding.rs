@@ -1,7 +1,7 @@
 //! A finding, laid out like a compiler's diagnostic.
 
 use serde_json::Value;
-use whywait_findings::{Cause, Confidence, Finding, Saving, SavingKind, Severity};
+use whywait_findings::{Cause, Confidence, Finding, SameWaits, Saving, SavingKind, Severity};
 use whywait_words::{counted, duration, duration_range};
 
 use super::headline;
@@ -63,6 +63,9 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
     for evidence in finding.evidence.iter().take(shown) {
         item(page, &[(Style::Plain, &evidence.text)]);
     }
+    for same in &finding.same_waits {
+        item(page, &[(Style::Plain, &same_waits(same))]);
+    }
     if full {
         if finding.evidence.len() > shown {
             let more = counted(finding.evidence.len() - shown, "more piece");
@@ -101,6 +104,11 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
             ],
         );
     }
+}
+
+/// What else was found of a finding's waits.
+pub(super) fn same_waits(same: &SameWaits) -> String {
+    format!("the same waits, as {}: {}", same.code.name(), same.title)
 }
 
 fn item(page: &mut Page, spans: &[(Style, &str)]) {

@@ -1,6 +1,6 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
-use whywait_findings::Verdict;
+use whywait_findings::{Dominant, Shape, Verdict};
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
 use whywait_words::{count, counted, duration};
@@ -33,7 +33,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     if report.verdict == Verdict::Stopped {
         return;
     }
-    if report.verdict == Verdict::Operations {
+    if matches!(report.verdict, Verdict::Operations | Verdict::AsEver { .. }) {
         return;
     }
     if requests.count == 0 && open.is_none() {
@@ -87,10 +87,25 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
             format!("the target {}", stopped_for(stopped)),
         ),
         (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
-        (Verdict::CannotTell { part, percent }, ..) => {
-            let part = part.words();
-            let verdict = format!("cannot tell: {percent} % of the slow requests' time is {part}");
+        (
+            Verdict::CannotTell {
+                part,
+                percent,
+                shape,
+            },
+            ..,
+        ) => {
+            let (part, shape) = (part.words(), shaped(part, shape));
+            let verdict =
+                format!("cannot tell: {percent} % of the slow requests' time is {part}{shape}");
             (Style::Warning, verdict)
+        }
+        (Verdict::AsEver { percent }, ..) => {
+            let verdict = format!(
+                "slow, but nothing wrong found: {percent} % of the slow requests' time is in what \
+                 takes as long each time (the first note)"
+            );
+            (Style::Strong, verdict)
         }
         (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
         _ if requests.count == 0 && report.verdict != Verdict::Operations => {
@@ -115,6 +130,22 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
     }
     page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
     coverage::short(page, report);
+}
+
+/// `; at most 2 calls at a time; an answer every 20 ms`.
+fn shaped(part: Dominant, shape: Shape) -> String {
+    let what = match part {
+        Dominant::Queued => "call",
+        _ => "request",
+    };
+    let mut text = match shape.at_a_time {
+        0 => String::new(),
+        most => format!("; at most {} in hand at a time", counted(most, what)),
+    };
+    if let Some(ns) = shape.every_ns {
+        text.push_str(&format!("; an answer every {}", duration(ns)));
+    }
+    text
 }
 
 /// `: 12,345 requests to redis-server (pid 991) in 10 s, p99 310 us, max 940 us`.

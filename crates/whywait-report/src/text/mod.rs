@@ -17,7 +17,7 @@ mod step;
 mod tasks;
 mod waits;
 
-use whywait_findings::{Finding, Severity};
+use whywait_findings::{Finding, Severity, Verdict};
 
 pub use page::{Page, Style};
 
@@ -78,6 +78,8 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     for (finding, detail) in ranked(&report.findings).into_iter().zip(DETAILS) {
         // A note is a remark, however much room there is: it is not what the reader came for.
         let detail = match finding.severity {
+            // Unless it is why they are slow.
+            Severity::Note if before.is_none() && is_as_ever(report) => FindingDetail::Short,
             Severity::Note => detail.max(FindingDetail::Remark),
             _ => detail,
         };
@@ -233,6 +235,11 @@ pub fn prose(text: &str, options: TextOptions) -> String {
     }
     flush(&mut page, &mut paragraph, hang);
     page.into_text()
+}
+
+/// Whether requests are slow in what takes as long each time: the first finding says in what.
+fn is_as_ever(report: &Report) -> bool {
+    matches!(report.verdict, Verdict::AsEver { .. })
 }
 
 /// Whether it is something wrong, and not a remark.

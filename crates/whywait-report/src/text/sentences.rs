@@ -1,6 +1,6 @@
 //! What the text says, sentence by sentence, for other views: so that all say the same.
 
-use whywait_findings::{Confidence, Finding, Saving};
+use whywait_findings::{Confidence, Finding, SameWaits, Saving};
 use whywait_model::calls::links::Range;
 use whywait_model::path::Step;
 use whywait_model::requests::{Percentile, Slow, Time};
@@ -69,6 +69,11 @@ pub fn target(report: &Report) -> String {
 /// What a fix saves; `None` when the recording sets no bound.
 pub fn saving(saving: &Saving) -> Option<String> {
     finding::saving(saving)
+}
+
+/// What else was found of a finding's waits.
+pub fn same_waits(same: &SameWaits) -> String {
+    finding::same_waits(same)
 }
 
 /// How sure a finding is.

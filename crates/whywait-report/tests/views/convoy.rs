@@ -114,8 +114,10 @@ fn finding(code: Code, severity: Severity, title: &str) -> Finding {
         evidence: vec![],
         cause: None,
         fix: "give each thread its own, or hold it for less".to_owned(),
+        same_waits: Vec::new(),
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
+        as_ever: None,
     }
 }
 

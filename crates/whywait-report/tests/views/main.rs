@@ -328,7 +328,11 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::cannot_tell(),
-            "cannot tell: 98 % of the slow requests' time is ready and unread: ",
+            "cannot tell: 98 % of the slow requests' time is ready and unread; at most 2 requests",
+        ),
+        (
+            reports::as_ever(),
+            "slow, but nothing wrong found: 97 % of the slow requests' time is in what takes",
         ),
         (reports::stopped(), "the target was stopped (by a signal, "),
         (

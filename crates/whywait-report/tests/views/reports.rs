@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use whywait_findings::{
-    Cause, Code, Confidence, Dominant, Evidence, Finding, Saving, SavingKind, Severity, Verdict,
+    Cause, Code, Confidence, Dominant, Evidence, Finding, Saving, SavingKind, Severity, Shape,
+    Verdict,
 };
 use whywait_model::calls::links::{LinkCounts, PeerTime, Range, TaskTime, TaskTotals};
 use whywait_model::cpu::CpuHolderRow;
@@ -232,8 +233,10 @@ fn stranded_finding() -> Finding {
               Builder::enable_eager_driver_handoff() (built with --cfg tokio_unstable); or move \
               the blocking work into spawn_blocking"
             .to_owned(),
+        same_waits: Vec::new(),
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
+        as_ever: None,
     }
 }
 
@@ -277,8 +280,10 @@ pub(crate) fn blocked_loop() -> Report {
             naming: None,
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
+        same_waits: Vec::new(),
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
+        as_ever: None,
     }];
     report
 }
@@ -374,7 +379,18 @@ pub(crate) fn cannot_tell() -> Report {
     report.verdict = Verdict::CannotTell {
         part: Dominant::ReadyUnserved,
         percent: 98,
+        shape: Shape {
+            at_a_time: 2,
+            every_ns: Some(20 * MS),
+        },
     };
+    report
+}
+
+/// A server whose slow requests take what they always take.
+pub(crate) fn as_ever() -> Report {
+    let mut report = no_cpu();
+    report.verdict = Verdict::AsEver { percent: 97 };
     report
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
                 p class="note" { (name(note, 800)) }
             }
             @for (index, finding) in findings.iter().take(DETAILED).enumerate() {
-                @let open = index == 0 && report.verdict == Verdict::Findings;
+                @let open = index == 0
+                    && matches!(report.verdict, Verdict::Findings | Verdict::AsEver { .. });
                 (details(report, finding, index + 1, open))
             }
             @if findings.len() > DETAILED {
@@ -51,6 +52,7 @@ fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
         {
             "good"
         }
+        (Verdict::AsEver { .. }, _) => "info",
         _ => "warning",
     }
 }
@@ -83,6 +85,13 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 ul {
                     @for evidence in &finding.evidence {
                         li { (name(&evidence.text, 800)) }
+                    }
+                }
+            }
+            @if !finding.same_waits.is_empty() {
+                ul {
+                    @for same in &finding.same_waits {
+                        li { (name(&sentences::same_waits(same), 800)) }
                     }
                 }
             }

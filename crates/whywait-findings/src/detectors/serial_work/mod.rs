@@ -50,7 +50,8 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[
         (
             Severity::Warning,
-            "from 30 ms of the median request on, or from 30 % of an io_uring loop's CPU time on",
+            "from 30 ms of the median request on, unless it takes as long each time, or from 30 % \
+             of an io_uring loop's CPU time on",
         ),
         (Severity::Note, "otherwise"),
     ],
@@ -401,6 +402,7 @@ fn finding<'a>(
         .about_known("function", function.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("growth", growth.as_ref().map(Growth::subject))
+        .takes_as_long(shares.as_ever(&saving).filter(|_| growth.is_none()))
         .saving(saving)
         .evidence(growth.as_ref().map(grows))
         .evidence([chain(facts, worst, on_worst)])

@@ -104,7 +104,10 @@ pub(super) fn finding(
         Some(peer) => Finding::new(&slow_upstream::DECLARATION, severity, title).about_peer(peer),
         None => Finding::new(&DECLARATION, severity, title),
     };
+    // A device is shared: what else it does, and how much is asked of it, could be otherwise.
+    let device = matches!(key.target, WaitTarget::Disk | WaitTarget::Memory);
     let finding = finding
+        .takes_as_long(shares.as_ever(&saving).filter(|_| !device))
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
         .about("thread", model.thread_name(tid))

@@ -53,7 +53,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     meaning: "one wait is where slow requests spent most of their time: a disk, memory, a sleep or \
          a peer",
     severities: &[
-        (Severity::Warning, "from 30 ms of the median request on"),
+        (
+            Severity::Warning,
+            "from 30 ms of the median request on, unless a sleep or a peer takes as long each time",
+        ),
         (Severity::Note, "otherwise"),
     ],
     invariant: "no single wait (device, writeback, sleep, peer) dominates the slow requests' \

@@ -63,7 +63,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     code: "slow-upstream",
     meaning: "calls to one peer are where slow requests spent most of their time",
     severities: &[
-        (Severity::Warning, "from 30 ms of the median request on"),
+        (
+            Severity::Warning,
+            "from 30 ms of the median request on, unless its calls take as long each time",
+        ),
         (
             Severity::Note,
             "otherwise, or when the peer takes seconds as a rule",
@@ -342,9 +345,11 @@ fn in_calls(
         shares.requests(),
         shares.percent()
     );
+    let saving = Saving::latency(shares.each_ns.clone());
     let finding = Finding::new(&DECLARATION, severity, title)
         .about_peer(peer)
-        .saving(Saving::latency(shares.each_ns.clone()))
+        .takes_as_long(shares.as_ever(&saving))
+        .saving(saving)
         .explains(Explained::RepliesOf(peer.address()))
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .fix(FIX);
