@@ -174,8 +174,8 @@ numbers! {
         IN_STEP: Share = Share::percent(75);
         /// … where fewer may do so by chance.
         IN_STEP_MIN_GAPS: usize = 10;
-        /// What takes a request no longer than it takes so many of those that it makes slow takes no
-        /// longer than it has to.
+        /// What takes a request no longer than it takes so many of those that it makes slow takes
+        /// no longer than it has to.
         QUICKEST: Share = Share::one_in(10);
         /// So few may be outliers by chance.
         FEW_OUTLIERS: Share = Share::one_in(100);

@@ -235,8 +235,8 @@ impl Shape {
     }
 }
 
-/// How long it takes from one of these moments to the next, where that is about the same for most of
-/// them.
+/// How long it takes from one of these moments to the next, where that is about the same for most
+/// of them.
 fn in_step_ns(moments: &[u64]) -> Option<u64> {
     let mut gaps: Vec<u64> = moments.windows(2).map(|two| two[1] - two[0]).collect();
     gaps.sort_unstable();
