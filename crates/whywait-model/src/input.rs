@@ -296,6 +296,7 @@ impl Input {
             self.recorded.abandoned.left_out(),
             self.recorded.dns.left_out(),
             self.calls.exchanges.left_out(),
+            self.calls.short.left_out(),
         ];
         of_each.into_iter().fold(0, u64::saturating_add)
     }

@@ -21,6 +21,11 @@ impl<T, const MAX: usize> Rows<T, MAX> {
         has_room
     }
 
+    /// Keeps only those of which this holds; the others are not wanted, and not left out.
+    pub(crate) fn retain(&mut self, is_wanted: impl FnMut(&T) -> bool) {
+        self.kept.retain(is_wanted);
+    }
+
     /// Counts a row that is not kept.
     pub(crate) fn leave_out(&mut self) {
         self.left_out = self.left_out.saturating_add(1);

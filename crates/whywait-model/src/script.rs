@@ -62,6 +62,7 @@ impl Script {
         let mut input = Input::default();
         input.recorded.meta.started_ns = START_NS;
         input.recorded.meta.options.threshold_ns = 1_000_000;
+        input.calls.threshold_ns = 1_000_000;
         input.recorded.meta.options.sample_hz = 200;
         input.recorded.meta.complete = true;
         input.recorded.meta.pid = Some(TGID);
@@ -469,7 +470,7 @@ impl Script {
         self
     }
 
-    /// A slow exchange with a peer.
+    /// An exchange with a peer.
     pub fn exchange(&mut self, row: &Exchange) -> &mut Self {
         self.input.calls.add(row);
         self

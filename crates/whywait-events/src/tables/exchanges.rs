@@ -6,9 +6,9 @@ use crate::Ns;
 use crate::recording::{Record, Sink, table};
 
 table! {
-    /// What the target sent on a stream socket that it had connected, and the reply, where that
-    /// took the threshold or longer: from the first byte sent to the last byte read before more was
-    /// sent.
+    /// What the target sent on a stream socket that it had connected, and the reply: from the first
+    /// byte sent to the last byte read before more was sent. Each that took the threshold or
+    /// longer, and of shorter ones those with a reply, up to 100 in a tenth of a second.
     ///
     /// A row may come twice for the same (`socket`, `seq`), when more of the reply was read after
     /// the first row: the later row replaces the earlier one.

@@ -81,6 +81,12 @@ impl Joined {
         peers.map(|(peer, _)| peer).collect()
     }
 
+    /// Exchanges that were shorter than the threshold and have a row, by when they began: all of
+    /// them where few are made, else some.
+    pub fn short_exchanges(&self) -> &[Exchange] {
+        &self.calls.short
+    }
+
     /// The slow exchanges, by when they began.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.calls.exchanges

@@ -28,6 +28,10 @@ pub struct Calls {
     pub sums: BTreeMap<u32, PeerSums>,
     /// The slow ones, by when they began.
     pub exchanges: Rows<Exchange, 200_000>,
+    /// Shorter ones that have a row all the same, likewise.
+    pub short: Rows<Exchange, 200_000>,
+    /// From which length on an exchange is slow, nanoseconds.
+    pub(crate) threshold_ns: u64,
     /// Where each is in `exchanges`, while they are read: a later row replaces an earlier one.
     at: HashMap<(u64, u32), usize>,
     /// By process and descriptor: which they are, in their order.
@@ -42,6 +46,7 @@ impl Calls {
     pub(crate) fn read(recording: &Recording) -> Result<Self, ReadError> {
         let mut calls = Self {
             sums: recording.peers()?,
+            threshold_ns: recording.meta().options.threshold_ns,
             ..Self::default()
         };
         recording.read::<Exchange>(None, &mut |row| calls.add(row))?;
@@ -50,6 +55,10 @@ impl Calls {
 
     /// Adds a row of the recording.
     pub(crate) fn add(&mut self, row: &Exchange) {
+        if self.is_short(row) {
+            self.short.push(row.clone());
+            return;
+        }
         let key = (row.socket, row.seq);
         let end = self.exchanges.len();
         if let Some(at) = self.at.get(&key) {
@@ -59,11 +68,21 @@ impl Calls {
         }
     }
 
+    fn is_short(&self, row: &Exchange) -> bool {
+        let took_ns = |read_ns: Ns| read_ns.saturating_sub(row.first_send_ns);
+        row.last_read_ns
+            .is_some_and(|read_ns| took_ns(read_ns) < self.threshold_ns)
+    }
+
     /// Puts them in order, once all are read.
     pub(crate) fn settle(&mut self) {
-        self.at = HashMap::new();
-        self.exchanges
-            .sort_by_key(|row| (row.first_send_ns, row.socket, row.seq));
+        // What was short until more of the reply was read is slow.
+        let slow = std::mem::take(&mut self.at);
+        let is_slow = |row: &Exchange| slow.contains_key(&(row.socket, row.seq));
+        self.short.retain(|row| !is_slow(row));
+        let order = |row: &Exchange| (row.first_send_ns, row.socket, row.seq);
+        self.exchanges.sort_by_key(order);
+        self.short.sort_by_key(order);
         for (at, row) in self.exchanges.iter().enumerate() {
             let key = (row.tgid, row.fd);
             if row.fd >= 0 {

@@ -2,7 +2,8 @@
 /*
  * Exchanges: what the target sends on a connection that it made, and the reply. One begins with
  * what is sent after a reply was read, and ends with what is read last before more is sent. All go
- * into the sums of their peer, when a reply is first read; only slow ones become records.
+ * into the sums of their peer, when a reply is first read. Slow ones become records, and some of
+ * the others.
  */
 #pragma once
 
@@ -35,6 +36,12 @@ struct {
 } peers_now SEC(".maps");
 
 u32 last_peer = 0;
+
+/* So many short exchanges become records in a tenth of a second, … */
+#define MAX_SHORT_EXCHANGES 100
+/* … which began then, and how many did. */
+u64 short_since_ns = 0;
+u32 short_exchanges = 0;
 
 /* What wants no answer is no longer than this: MySQL's COM_STMT_CLOSE, a ping. */
 #define UNANSWERED_OUT 64
@@ -438,6 +445,23 @@ static __always_inline u8 timing_of_reply(const struct socket_state *socket, u64
 	return likely(now / 16 % TIMED_SHARE) ? UNTIMED : TIMED_FOR_MANY;
 }
 
+/*
+ * Of short exchanges as many become records as show for how long connections are kept, where few
+ * calls are made: a transaction is several short calls with pauses between them. All CPUs share the
+ * room, and who finds none only reads.
+ */
+static __always_inline bool short_has_room(u64 now)
+{
+	if ((s64)(now - short_since_ns) > 100000000) {
+		short_since_ns = now;
+		short_exchanges = 0;
+	}
+	if (likely(short_exchanges >= MAX_SHORT_EXCHANGES))
+		return false;
+	__sync_fetch_and_add(&short_exchanges, 1);
+	return true;
+}
+
 /* A thread has read `bytes` from a connection that the target made. */
 __noinline int exchange_reads(struct socket_state *socket, const struct arrivals *arrivals,
 			      const struct thread *thread, u64 now, u32 bytes)
@@ -476,7 +500,7 @@ __noinline int exchange_reads(struct socket_state *socket, const struct arrivals
 	exchange->read_tid = thread->tid;
 	exchange->bytes_in = bytes;
 	count_exchange(socket, now);
-	if (now - exchange->first_send_ns >= threshold_ns)
+	if (now - exchange->first_send_ns >= threshold_ns || short_has_room(now))
 		send_exchange(socket, 0, now);
 	return 0;
 }

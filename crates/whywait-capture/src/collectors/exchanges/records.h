@@ -7,7 +7,7 @@
 /* So many peers have sums of their own; all others share those of the number 0. */
 #define MAX_PEERS 128
 
-/* An exchange that was slow. */
+/* An exchange that was slow, or one of a few that were not. */
 struct exchange_record {
 	u32 type;
 	u32 seq;
