@@ -2,8 +2,8 @@
 
 use super::error::CaptureError;
 use super::options::Options;
+use super::perf;
 use super::programs::Programs;
-use crate::collectors::samples::perf;
 
 /// What this machine takes of whywait.
 #[derive(Debug, Clone, PartialEq, Eq)]

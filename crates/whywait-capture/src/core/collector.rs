@@ -5,6 +5,7 @@ use whywait_events::recording::WriteError;
 
 use super::error::CaptureError;
 use super::functions::Functions;
+use super::incoming::Incoming;
 use super::options::Options;
 use super::programs::Programs;
 use super::records::Record;
@@ -55,12 +56,29 @@ pub(crate) trait Keeper {
         Ok(())
     }
 
+    /// The hooks were attached: what runs besides them begins.
+    fn start(&mut self, _: &mut Programs, _: &Options) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    /// Nothing more is to be seen: what runs besides the hooks ends. It may begin again.
+    fn stop(&mut self) {}
+
     /// A turn begins: the rings are not emptied yet.
     fn before_turn(&mut self, _: &mut Programs) {}
+
+    /// A turn begins, and samples are wanted as often as there can be, or not.
+    fn pace(&mut self, _: &mut Programs, _dense: bool) {}
 
     /// All records that came were taken, but for samples.
     fn turn(&mut self, _: &mut Programs, _: &mut Shared) -> Result<(), CaptureError> {
         Ok(())
+    }
+
+    /// All records that came were taken: records what the kernel tells only when it is asked, as
+    /// far as that is due. Says whether it took so long that more have come.
+    fn ask(&mut self, _: &mut Programs, _: &mut Asking<'_>) -> Result<bool, CaptureError> {
+        Ok(false)
     }
 
     /// Records what it finds when it looks: when the recording begins, when a segment may be closed
@@ -93,6 +111,16 @@ pub(crate) trait Keeper {
     fn is_urgent(&self, _: &Programs) -> bool {
         false
     }
+}
+
+/// What a collector has when it asks the kernel.
+pub(crate) struct Asking<'a> {
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) threads: &'a ThreadTable,
+    /// To be kept up with meanwhile.
+    pub(crate) incoming: &'a Incoming,
+    /// The recording ends: all that can be asked is due.
+    pub(crate) last: bool,
 }
 
 struct Nothing;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::CaptureError;
-use crate::collectors::samples::perf;
+use super::perf;
 
 /// What it takes besides programs and maps: files of the recording, of the target's processes and
 /// modules, iterators.

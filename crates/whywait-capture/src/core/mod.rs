@@ -13,6 +13,7 @@ pub(crate) mod limits;
 mod names;
 pub(crate) mod options;
 pub(crate) mod output;
+pub(crate) mod perf;
 pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod recorder;

@@ -37,6 +37,16 @@ pub struct Options {
     pub owner: Option<(u32, u32)>,
 }
 
+/// Shorter sleeps end before a sweep would see them.
+const SWEEP_MIN_NS: u64 = 4_000_000;
+
+impl Options {
+    /// The sweep reads the stack of a thread that has slept for this long.
+    pub(crate) fn sweep_min_ns(&self) -> u64 {
+        self.threshold_ns.max(SWEEP_MIN_NS)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

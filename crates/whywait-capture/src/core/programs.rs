@@ -185,6 +185,12 @@ impl Programs {
         self.skel.maps.bss_data.as_deref_mut()
     }
 
+    /// Whether the sampling clock ticks less often for now.
+    pub(crate) fn clock_is_sparse(&self) -> bool {
+        self.variables()
+            .is_some_and(|variables| variables.clock_is_sparse)
+    }
+
     /// Whether user space sleeps, and is to be woken for what cannot wait.
     pub(crate) fn wake_for_what_is_urgent(&mut self, sleeps: bool) {
         if let Some(variables) = self.variables_mut() {

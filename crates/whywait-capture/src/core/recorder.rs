@@ -7,8 +7,10 @@ use std::time::Instant;
 use whywait_events::recording::{WriteError, Writer};
 use whywait_stacks::Unwinder;
 
-use super::collector::{Collector, Keeper};
+use super::collector::{Asking, Collector, Keeper};
 use super::error::CaptureError;
+use super::incoming::Incoming;
+use super::options::Options;
 use super::programs::Programs;
 use super::records::Record;
 use super::shared::{Shared, Stage};
@@ -53,10 +55,36 @@ impl Recorder {
         }
     }
 
+    /// The hooks were attached.
+    pub(crate) fn start(
+        &mut self,
+        programs: &mut Programs,
+        options: &Options,
+    ) -> Result<(), CaptureError> {
+        for keeper in &mut self.keepers {
+            keeper.start(programs, options)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is to be seen.
+    pub(crate) fn stop(&mut self) {
+        for keeper in &mut self.keepers {
+            keeper.stop();
+        }
+    }
+
     /// A turn begins: the rings are not emptied yet.
     pub(crate) fn before_turn(&mut self, programs: &mut Programs) {
         for keeper in &mut self.keepers {
             keeper.before_turn(programs);
+        }
+    }
+
+    /// A turn begins, and samples are wanted as often as there can be, or not.
+    pub(crate) fn pace(&mut self, programs: &mut Programs, dense: bool) {
+        for keeper in &mut self.keepers {
+            keeper.pace(programs, dense);
         }
     }
 
@@ -67,6 +95,28 @@ impl Recorder {
             keeper.turn(programs, &mut self.shared)?;
         }
         Ok(())
+    }
+
+    /// Has collectors ask the kernel, as far as that is due; all of them when it is the last time.
+    /// Says whether one took so long that more has come.
+    pub(crate) fn ask(
+        &mut self,
+        programs: &mut Programs,
+        threads: &ThreadTable,
+        incoming: &Incoming,
+        last: bool,
+    ) -> Result<bool, CaptureError> {
+        let mut long = false;
+        for keeper in &mut self.keepers {
+            let mut asking = Asking {
+                shared: &mut self.shared,
+                threads,
+                incoming,
+                last,
+            };
+            long |= keeper.ask(programs, &mut asking)?;
+        }
+        Ok(long)
     }
 
     /// Has collectors look at what no record tells.
@@ -142,6 +192,7 @@ mod tests {
             record_type::RECORD_CALL,
             record_type::RECORD_FILE,
             record_type::RECORD_ACCEPT_QUEUE,
+            record_type::RECORD_SLEEPER,
         ];
         let mut taken: Vec<u32> = collectors::ALL
             .iter()

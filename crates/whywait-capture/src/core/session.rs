@@ -22,9 +22,6 @@ use super::thread_table::ThreadTable;
 use super::wakeups::{LONG_PAUSE, PAUSE, Wakeups};
 use super::{cost, counters, kernel, names};
 use crate::collectors;
-use crate::collectors::burst::BurstRounds;
-use crate::collectors::samples::Sampling;
-use crate::collectors::sweep::{self, Sweeper};
 
 /// After a process began, others may, and end soon: what is to be read of one can be read while it
 /// lives.
@@ -32,15 +29,12 @@ const YOUNG: Duration = Duration::from_millis(200);
 
 /// A capture that runs. Dropping it takes everything off.
 pub struct Session {
-    // Declared before `programs`: links go first.
-    sweeper: Sweeper,
-    sampling: Sampling,
+    // Declared before `programs`: links go first, those of collectors too.
+    recorder: Recorder,
     incoming: Incoming,
     wakeups: Wakeups,
-    bursts: BurstRounds,
     programs: Programs,
     threads: ThreadTable,
-    recorder: Recorder,
     symboliser: Symboliser,
     options: Options,
     meta: Meta,
@@ -94,15 +88,12 @@ impl Session {
         let iterate = |what| move |source| CaptureError::Iterate { what, source };
         let maps = &programs.skel.maps;
         let mut session = Self {
-            sweeper: Sweeper::default(),
-            sampling: Sampling::default(),
+            recorder: Recorder::new(&collectors::ALL, &target, writer, unwinder),
             incoming: Incoming::of(&programs)?,
             wakeups: Wakeups::of([&maps.records, &maps.stacks]).map_err(iterate("records"))?,
-            bursts: BurstRounds::new(&programs, options.full)?,
-            threads: ThreadTable::new(&maps.bss_threads, sweep::min_ns(options))
+            threads: ThreadTable::new(&maps.bss_threads, options.sweep_min_ns())
                 .map_err(iterate("threads"))?,
             programs,
-            recorder: Recorder::new(&collectors::ALL, &target, writer, unwinder),
             symboliser: Symboliser::new(),
             options: options.clone(),
             meta,
@@ -112,7 +103,7 @@ impl Session {
             settled: Instant::now() + YOUNG,
         };
         session.programs.begin(&target)?;
-        session.start_sampling();
+        session.recorder.start(&mut session.programs, options)?;
         session.drain()?;
         session.look(Stage::Begins)?;
         Ok(session)
@@ -128,24 +119,19 @@ impl Session {
         self.programs.notes.push(note.to_owned());
     }
 
-    fn start_sampling(&mut self) {
-        self.sampling
-            .start(&mut self.programs, self.options.sample_hz);
-    }
-
     /// For benchmarks: takes the hooks off, or puts them on again. What happens in between is in no
     /// recording.
     pub fn set_hooks(&mut self, on: bool) -> Result<(), CaptureError> {
         self.detach();
         if on {
             self.programs.attach_all()?;
-            self.start_sampling();
+            self.recorder.start(&mut self.programs, &self.options)?;
         }
         Ok(())
     }
 
     fn detach(&mut self) {
-        self.sampling.stop();
+        self.recorder.stop();
         self.programs.detach();
     }
 
@@ -156,7 +142,7 @@ impl Session {
 
     /// For tests: whether the sampling clock ticks less often for now, because nothing is slow.
     pub fn clock_is_sparse(&self) -> bool {
-        self.sampling.is_sparse()
+        self.programs.clock_is_sparse()
     }
 
     /// Takes in what has come, sweeps over the sleeping threads and closes a segment, as far as
@@ -164,19 +150,10 @@ impl Session {
     pub fn turn(&mut self) -> Result<(), CaptureError> {
         self.recorder.before_turn(&mut self.programs);
         let dense = self.options.full || self.recorder.is_urgent(&self.programs);
-        self.sampling.set(&mut self.programs, dense);
+        self.recorder.pace(&mut self.programs, dense);
         self.drain()?;
         let now = Instant::now();
-        self.sweeper.turn(
-            &self.programs,
-            &self.threads,
-            &mut self.recorder,
-            &self.incoming,
-        )?;
-        if self.bursts.due(&self.recorder.shared) {
-            let shared = &mut self.recorder.shared;
-            self.bursts
-                .run(&mut self.programs, shared, &self.incoming)?;
+        if self.ask(false)? {
             self.drain()?;
         }
         if now >= self.next_roll {
@@ -196,7 +173,6 @@ impl Session {
             self.recorder.shared.output.writer.roll()?;
         }
         self.recorder.shared.forget_ended(whywait_target::alive);
-        self.sweeper.keep(&self.recorder.shared.processes.all());
         Ok(())
     }
 
@@ -252,6 +228,11 @@ impl Session {
         Ok(())
     }
 
+    fn ask(&mut self, last: bool) -> Result<bool, CaptureError> {
+        let (programs, threads) = (&mut self.programs, &self.threads);
+        self.recorder.ask(programs, threads, &self.incoming, last)
+    }
+
     fn look(&mut self, stage: Stage) -> Result<(), CaptureError> {
         self.recorder.look(&mut self.programs, stage)
     }
@@ -278,22 +259,14 @@ impl Session {
 
     fn close(&mut self) -> Result<(), CaptureError> {
         self.recorder.before_turn(&mut self.programs);
-        sweep::all_from_now_on(&mut self.programs);
         self.drain()?;
-        let processes = self.recorder.shared.processes.all();
-        self.sweeper.sweep(
-            &self.programs,
-            &processes,
-            &mut self.recorder,
-            &self.incoming,
-        )?;
+        self.ask(true)?;
         // A sample after the last look at the totals would be recorded and not counted.
-        self.sampling.stop();
+        self.recorder.stop();
         self.look(Stage::Ends)?;
         self.recorder.close(&mut self.programs)?;
         self.meta.ended_ns = Some(kernel::now_ns());
         self.detach();
-        self.sweeper.keep(&[]);
         self.drain()?;
         self.recorder.finish(&mut self.programs, &self.threads)?;
         self.count();
@@ -317,7 +290,6 @@ impl Session {
     /// with a note.
     pub fn abandon(mut self, why: &str) {
         self.detach();
-        self.sweeper.keep(&[]);
         self.meta.ended_ns = Some(kernel::now_ns());
         self.meta.notes.append(&mut self.programs.notes);
         self.meta.notes.push(format!("{CUT_SHORT}{why}"));

@@ -4,8 +4,8 @@
 //! Tracing sends every process of the machine through the slow way into the kernel, so it is done
 //! where samples or poll sleeps suggest that there is something to see (or was asked for), for
 //! [`COUNT`] and [`RECORD`] at most, and at most for one part in [`SHARE`] of the time, but for the
-//! first. The link that attaches it lives on the stack of [`BurstRounds::run`]: however that ends,
-//! the tracing is off.
+//! first. The link that attaches it lives on the stack of [`BurstRounds::trace`]: however that
+//! ends, the tracing is off.
 
 mod calibrate;
 mod files;
@@ -22,10 +22,11 @@ use whywait_events::{Burst, BurstCall, Event};
 
 use self::calibrate::Calibration;
 use crate::collectors::cpu::totals;
-use crate::core::collector::{Collector, Decodes, Hook};
+use crate::core::collector::{Asking, Collector, Hook, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::incoming::Incoming;
 use crate::core::kernel;
+use crate::core::options::Options;
 use crate::core::programs::{Programs, load_error};
 use crate::core::records::{Record, decode};
 use crate::core::shared::Shared;
@@ -39,7 +40,7 @@ pub(crate) const COLLECTOR: Collector = Collector {
     }],
     on_demand: true,
     takes: &[record_type::RECORD_SUSPECT],
-    keeper: |_| Box::new(Decodes(take)),
+    keeper: |_| Box::new(Bursts::default()),
     ..Collector::NONE
 };
 
@@ -53,15 +54,42 @@ const STEP: Duration = Duration::from_millis(5);
 /// Tracing takes at most one part in so many of the time.
 const SHARE: u32 = 20;
 
-fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-    if let Record::Suspect(record) = record {
-        shared.suspects.threads.insert(record.tid);
-    }
-    Ok(())
+/// The bursts of a recording, once it has begun.
+#[derive(Default)]
+struct Bursts {
+    rounds: Option<BurstRounds>,
 }
 
-/// The bursts of a recording.
-pub(crate) struct BurstRounds {
+impl Keeper for Bursts {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        if let Record::Suspect(record) = record {
+            shared.suspects.threads.insert(record.tid);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, programs: &mut Programs, options: &Options) -> Result<(), CaptureError> {
+        if self.rounds.is_none() {
+            self.rounds = Some(BurstRounds::new(programs, options.full)?);
+        }
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        programs: &mut Programs,
+        asking: &mut Asking<'_>,
+    ) -> Result<bool, CaptureError> {
+        let due = |rounds: &&mut BurstRounds| !asking.last && rounds.due(asking.shared);
+        let Some(rounds) = self.rounds.as_mut().filter(due) else {
+            return Ok(false);
+        };
+        rounds.run(programs, asking.shared, asking.incoming)?;
+        Ok(true)
+    }
+}
+
+struct BurstRounds {
     rings: RingBuffer<'static>,
     arrived: Rc<RefCell<Vec<types::call_record>>>,
     full: bool,
@@ -89,7 +117,7 @@ struct Traced {
 }
 
 impl BurstRounds {
-    pub(crate) fn new(programs: &Programs, full: bool) -> Result<Self, CaptureError> {
+    fn new(programs: &Programs, full: bool) -> Result<Self, CaptureError> {
         let arrived: Rc<RefCell<Vec<types::call_record>>> = Rc::default();
         let mut builder = RingBufferBuilder::new();
         let into = arrived.clone();
@@ -116,7 +144,7 @@ impl BurstRounds {
     }
 
     /// Whether there is something to look at, and tracing is allowed again.
-    pub(crate) fn due(&self, shared: &Shared) -> bool {
+    fn due(&self, shared: &Shared) -> bool {
         self.possible
             && (self.full || !shared.suspects.threads.is_empty())
             && Instant::now() >= self.next
@@ -124,7 +152,7 @@ impl BurstRounds {
 
     /// Traces for a moment and writes what each thread that polled went round in. Meanwhile empties
     /// the other rings.
-    pub(crate) fn run(
+    fn run(
         &mut self,
         programs: &mut Programs,
         shared: &mut Shared,

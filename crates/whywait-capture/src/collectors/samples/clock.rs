@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
 use whywait_events::Ns;
 
-use super::perf;
 use crate::core::error::one_line;
+use crate::core::perf;
 
 /// For so long the dense clock goes on when nothing wants it any more: what is slow comes again, as
 /// a rule.

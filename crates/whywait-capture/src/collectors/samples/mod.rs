@@ -4,8 +4,10 @@ use whywait_events::recording::WriteError;
 use whywait_events::{Event, Sample};
 use whywait_stacks::Registers;
 
-use crate::core::collector::{Collector, Configuration, Decodes};
+use crate::core::collector::{Collector, Configuration, Keeper};
+use crate::core::error::CaptureError;
 use crate::core::kernel;
+use crate::core::options::Options;
 use crate::core::programs::Programs;
 use crate::core::records::{Record, kernel_addresses};
 use crate::core::shared::Shared;
@@ -13,12 +15,11 @@ use crate::core::skel::types::{self, record_type};
 use clock::{Clock, DENSE_CLOCK_NS};
 
 mod clock;
-pub(crate) mod perf;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     configure,
     takes: &[record_type::RECORD_SAMPLE],
-    keeper: |_| Box::new(Decodes(take)),
+    keeper: |_| Box::new(Sampling::default()),
     ..Collector::NONE
 };
 
@@ -28,16 +29,24 @@ fn configure(configuration: &mut Configuration<'_>) {
 
 /// The sampling clock, and what BPF is to know of it.
 #[derive(Default)]
-pub(crate) struct Sampling {
+struct Sampling {
     clock: Clock,
 }
 
-impl Sampling {
+impl Keeper for Sampling {
+    fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
+        match record {
+            Record::Sample(record, stack) => sample(&record, &stack, shared),
+            _ => Ok(()),
+        }
+    }
+
     /// Starts the clock. Without it there are no stacks of threads that run: that is noted, not an
     /// error.
-    pub(crate) fn start(&mut self, programs: &mut Programs, hz: u32) {
+    fn start(&mut self, programs: &mut Programs, options: &Options) -> Result<(), CaptureError> {
+        let hz = options.sample_hz;
         if hz == 0 {
-            return;
+            return Ok(());
         }
         let without = self.clock.start(&programs.skel.progs.sample, hz);
         if let Some(variables) = programs.variables_mut() {
@@ -48,30 +57,19 @@ impl Sampling {
             .extend(without.into_iter().map(|(cpu, reason)| {
                 format!("no samples on CPU {cpu}: the kernel gives no cpu-clock event ({reason})")
             }));
+        Ok(())
     }
 
-    /// Has the clock tick as often as is wanted; `dense`: as often as it can.
-    pub(crate) fn set(&mut self, programs: &mut Programs, dense: bool) {
+    fn stop(&mut self) {
+        self.clock.stop();
+    }
+
+    /// Has the clock tick as often as is wanted.
+    fn pace(&mut self, programs: &mut Programs, dense: bool) {
         if let Some(variables) = programs.variables_mut() {
             self.clock.set(variables.slow_ns, dense, kernel::now_ns());
             variables.clock_is_sparse = self.clock.is_sparse();
         }
-    }
-
-    /// Ends the sampling.
-    pub(crate) fn stop(&mut self) {
-        self.clock.stop();
-    }
-
-    pub(crate) fn is_sparse(&self) -> bool {
-        self.clock.is_sparse()
-    }
-}
-
-fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-    match record {
-        Record::Sample(record, stack) => sample(&record, &stack, shared),
-        _ => Ok(()),
     }
 }
 

@@ -9,24 +9,18 @@ use whywait_events::Event;
 use whywait_events::recording::WriteError;
 use whywait_stacks::Registers;
 
-use crate::core::collector::{Collector, Configuration, Decodes};
+use crate::core::collector::{Asking, Collector, Configuration, Keeper};
 use crate::core::error::CaptureError;
-use crate::core::incoming::Incoming;
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
-use crate::core::options::Options;
 use crate::core::programs::Programs;
-use crate::core::recorder::Recorder;
 use crate::core::records::{Record, decode, kernel_addresses};
-use crate::core::shared::Shared;
-use crate::core::skel::types::{self, record_type};
+use crate::core::shared::{Shared, Stage};
+use crate::core::skel::types;
 use crate::core::sleeps::StacksSeen;
 use crate::core::sleeps::unfinished::awaited;
-use crate::core::thread_table::ThreadTable;
 use crate::core::wakeups::PAUSE;
 
-/// Shorter sleeps end before a sweep would see them.
-const MIN_NS: u64 = 4_000_000;
 /// It takes the kernel at most one part in so many of the time…
 const SHARE: u32 = 100;
 /// … but is not put off for longer than this.
@@ -41,29 +35,23 @@ const SCOPED_PROCESSES: usize = 32;
 
 pub(crate) const COLLECTOR: Collector = Collector {
     configure,
-    takes: &[record_type::RECORD_SLEEPER],
-    keeper: |_| Box::new(Decodes(take)),
+    keeper: |_| Box::new(Sweeper::default()),
     ..Collector::NONE
 };
 
 fn configure(configuration: &mut Configuration<'_>) {
-    configuration.variables.sweep_min_ns = min_ns(configuration.options);
-}
-
-/// The sweep reads the stack of a thread that has slept for this long.
-pub(crate) fn min_ns(options: &Options) -> u64 {
-    options.threshold_ns.max(MIN_NS)
+    configuration.variables.sweep_min_ns = configuration.options.sweep_min_ns();
 }
 
 /// From now on a sweep gives every sleeping thread.
-pub(crate) fn all_from_now_on(programs: &mut Programs) {
+fn all_from_now_on(programs: &mut Programs) {
     if let Some(variables) = programs.variables_mut() {
         variables.sweep_all = true;
     }
 }
 
 /// Sweeps, when it is time.
-pub(crate) struct Sweeper {
+struct Sweeper {
     links: BTreeMap<u32, Link>,
     link_of_all: Option<Link>,
     next: Instant,
@@ -83,48 +71,59 @@ impl Default for Sweeper {
     }
 }
 
-impl Sweeper {
-    /// Sweeps if that is due.
-    pub(crate) fn turn(
+impl Keeper for Sweeper {
+    /// Sweeps if that is due, and in the end over all threads that sleep.
+    fn ask(
         &mut self,
-        programs: &Programs,
-        threads: &ThreadTable,
-        recorder: &mut Recorder,
-        incoming: &Incoming,
-    ) -> Result<(), CaptureError> {
+        programs: &mut Programs,
+        asking: &mut Asking<'_>,
+    ) -> Result<bool, CaptureError> {
         let now = Instant::now();
-        if now < self.next {
-            return Ok(());
+        if asking.last {
+            all_from_now_on(programs);
+            let all = asking.shared.processes.all();
+            self.sweep(programs, &all, asking)?;
+        } else if now >= self.next {
+            let unread = self.unread(asking, now);
+            let looked = now.elapsed();
+            let took = looked + self.sweep(programs, &unread, asking)?;
+            self.next = Instant::now() + (took * SHARE).clamp(PAUSE, LONGEST_BETWEEN);
         }
-        let unread = self.unread(threads, recorder, now);
-        let looked = now.elapsed();
-        let took = looked + self.sweep(programs, &unread, recorder, incoming)?;
-        self.next = Instant::now() + (took * SHARE).clamp(PAUSE, LONGEST_BETWEEN);
+        Ok(false)
+    }
+
+    fn look(&mut self, _: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        if shared.stage == Stage::Lasts {
+            self.keep(&shared.processes.all());
+        }
         Ok(())
     }
 
+    fn stop(&mut self) {
+        self.keep(&[]);
+    }
+}
+
+impl Sweeper {
     /// The processes with threads that have slept for long and were not read yet. Now and then all
     /// of them: a thread whose beginning was lost is not known.
-    fn unread(&mut self, threads: &ThreadTable, recorder: &Recorder, now: Instant) -> Vec<u32> {
+    fn unread(&mut self, asking: &Asking<'_>, now: Instant) -> Vec<u32> {
+        let processes = &asking.shared.processes;
         if now >= self.next_full {
             self.next_full = now + FULL;
-            return recorder.shared.processes.all();
+            return processes.all();
         }
         let now_ns = kernel::now_ns();
-        recorder
-            .shared
-            .processes
-            .with(|tid| threads.may_be_unread(tid, now_ns))
+        processes.with(|tid| asking.threads.may_be_unread(tid, now_ns))
     }
 
     /// Reads the stacks of the threads of these processes that have slept for long and were not
     /// read yet. Says how long the kernel took.
-    pub(crate) fn sweep(
+    fn sweep(
         &mut self,
         programs: &Programs,
         processes: &[u32],
-        recorder: &mut Recorder,
-        incoming: &Incoming,
+        asking: &mut Asking<'_>,
     ) -> Result<Duration, CaptureError> {
         let mut took = Duration::ZERO;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -141,12 +140,15 @@ impl Sweeper {
             let mut rest = buffer.as_slice();
             while !rest.is_empty() {
                 let Some((record, size)) = decode(rest) else {
-                    recorder.shared.refuse();
+                    asking.shared.refuse();
                     break;
                 };
-                recorder.take(record)?;
+                match record {
+                    Record::Sleeper(record, stack) => sleeper(&record, &stack, asking.shared)?,
+                    _ => asking.shared.refuse(),
+                }
                 rest = &rest[size..];
-                incoming.keep_up(&mut consumed);
+                asking.incoming.keep_up(&mut consumed);
             }
         }
         if buffer.capacity() <= MAX_IDLE_BUFFER {
@@ -185,7 +187,7 @@ impl Sweeper {
     }
 
     /// Keeps the iterators over these processes only.
-    pub(crate) fn keep(&mut self, processes: &[u32]) {
+    fn keep(&mut self, processes: &[u32]) {
         self.links
             .retain(|tgid, _| processes.binary_search(tgid).is_ok());
         if processes.is_empty() {
@@ -198,13 +200,6 @@ fn threads_error(source: std::io::Error) -> CaptureError {
     CaptureError::Iterate {
         what: "threads",
         source,
-    }
-}
-
-fn take(record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-    match record {
-        Record::Sleeper(record, stack) => sleeper(&record, &stack, shared),
-        _ => Ok(()),
     }
 }
 
