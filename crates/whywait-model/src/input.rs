@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
-    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Cpu, CpuWait, DnsQuery, FutexSum, Ns, Part,
-    Preempted, Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
+    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, DnsQuery, FutexSum,
+    Ns, Part, Preempted, Request, Sample, SocketCpu, StackId, Tail, ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
@@ -169,6 +169,8 @@ impl Input {
         })?;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.recorded.accept_queues.add(row))?;
+        let connections = &mut input.recorded.open_connections;
+        recording.read::<Connection>(None, &mut |row| connections.add(row))?;
         recording.read::<Tail>(None, &mut |row| input.recorded.tails.add(row))?;
         recording.read::<Abandoned>(None, &mut |row| {
             input.recorded.abandoned.push(row.clone());
@@ -293,6 +295,7 @@ impl Input {
             self.recorded.stops.left_out(),
             self.objects.left_out(),
             self.recorded.tails.rows().left_out(),
+            self.recorded.open_connections.left_out(),
             self.recorded.abandoned.left_out(),
             self.recorded.dns.left_out(),
             self.calls.exchanges.left_out(),

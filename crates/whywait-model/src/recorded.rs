@@ -9,6 +9,7 @@ use crate::cpu::{CpuTime, Sampled};
 use crate::dns::LateDns;
 use crate::requests::abandoned::AbandonedRequests;
 use crate::requests::accept_queues::AcceptQueues;
+use crate::requests::open_connections::OpenConnections;
 use crate::requests::tails::Tails;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
@@ -30,6 +31,8 @@ pub struct Recorded {
     pub(crate) stops: Stops,
     /// The accept queues of the target's listeners.
     pub accept_queues: AcceptQueues,
+    /// The connections on which threads may have slept when somebody looked.
+    pub open_connections: OpenConnections,
     /// Ends of responses that the kernel held back.
     pub tails: Tails,
     /// Requests that were answered for clients that had gone.

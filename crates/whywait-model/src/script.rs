@@ -13,9 +13,9 @@
 
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns, Part,
-    PeerSums, Preempted, Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait,
-    WakeContext,
+    AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns,
+    Part, PeerSums, Preempted, Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT,
+    Wait, WakeContext,
 };
 
 mod wire;
@@ -461,6 +461,12 @@ impl Script {
     /// The accept queue of a listener, as somebody saw it.
     pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
         self.input.recorded.accept_queues.add(&look);
+        self
+    }
+
+    /// An accepted connection, as somebody saw it.
+    pub fn connection(&mut self, look: &Connection) -> &mut Self {
+        self.input.recorded.open_connections.add(look);
         self
     }
 

@@ -5,6 +5,7 @@ use crate::core::collector::Collector;
 pub(crate) mod abandoned;
 pub(crate) mod accept_queues;
 pub(crate) mod burst;
+pub(crate) mod connections;
 pub(crate) mod cpu;
 pub(crate) mod cpu_limit;
 pub(crate) mod dns;
@@ -23,7 +24,7 @@ pub(crate) mod uring;
 
 /// All collectors, in the order in which they are attached, and look: switches before the threads
 /// that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 18] = [
+pub(crate) const ALL: [&Collector; 19] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -37,6 +38,7 @@ pub(crate) const ALL: [&Collector; 18] = [
     &samples::COLLECTOR,
     &stacks::COLLECTOR,
     &accept_queues::COLLECTOR,
+    &connections::COLLECTOR,
     &exchanges::COLLECTOR,
     &tasks::COLLECTOR,
     &cpu::COLLECTOR,

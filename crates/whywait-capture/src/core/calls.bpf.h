@@ -79,6 +79,8 @@ static const u8 families[CALL_NUMBERS] = {
 
 #define NR_READ 0
 #define NR_POLL 7
+#define NR_SELECT 23
+#define NR_PSELECT6 270
 #define NR_PPOLL 271
 #define NR_RECVFROM 45
 #define NR_RECVMSG 47

@@ -9,6 +9,7 @@
 #include "collectors/abandoned/records.h"
 #include "collectors/accept_queues/records.h"
 #include "collectors/burst/records.h"
+#include "collectors/connections/records.h"
 #include "collectors/cpu/records.h"
 #include "collectors/dns/records.h"
 #include "collectors/exchanges/records.h"
@@ -51,6 +52,7 @@
 	X(FILE, file)                 \
 	X(SOCKET, socket)             \
 	X(ACCEPT_QUEUE, accept_queue) \
+	X(CONNECTION, connection)     \
 	X(EXCHANGE, exchange)         \
 	X(TAIL, tail)                 \
 	X(ABANDONED, abandoned)       \

@@ -13,6 +13,7 @@ mod headers;
 mod kernel_functions;
 mod many_sockets;
 mod multiplexed;
+mod open_connections;
 mod own_requests;
 mod python_samples;
 mod sleepers_stacks;

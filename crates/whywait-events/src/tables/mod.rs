@@ -13,6 +13,7 @@ mod abandoned;
 mod accept_queues;
 mod bursts;
 mod busy;
+mod connections;
 mod counters;
 mod cpu;
 mod cpu_waits;
@@ -33,6 +34,7 @@ pub use abandoned::*;
 pub use accept_queues::*;
 pub use bursts::*;
 pub use busy::*;
+pub use connections::*;
 pub(crate) use counters::*;
 pub use cpu::*;
 pub use cpu_waits::*;
@@ -62,6 +64,7 @@ tables! {
         cpu: Cpu as Cpu,
         sockets: SocketCpu as SocketCpu,
         accept_queues: AcceptQueue as AcceptQueue,
+        connections: Connection as Connection,
         bursts: Burst as Burst,
         calls: BurstCall as BurstCall,
         requests: Request as Request,

@@ -55,7 +55,9 @@ table! {
         syscall: Option<u32> = Dictionary,
         /// The call's first three arguments. Of `poll` and `ppoll` on one descriptor (`arg1` 1),
         /// or on a socket and something that is none (`arg1` 2), `arg0` is that descriptor where
-        /// it is below 65,536, and else the address of what was polled.
+        /// it is below 65,536, and else the address of what was polled. Of a `select` or
+        /// `pselect6` for one descriptor to be readable (`arg2` 0) that was read while the thread
+        /// slept, `arg1` is that descriptor.
         args: [u64; 3] = Dictionary { arg0, arg1, arg2 },
         /// A futex wait that had a timeout.
         timeout: bool = Plain or false,

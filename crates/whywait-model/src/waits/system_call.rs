@@ -113,16 +113,20 @@ pub(crate) fn locks_file(wait: &Wait) -> bool {
     }
 }
 
-/// The descriptor that a sleep was for, where it was for one. Of a poll, it stands in place of an
-/// address, which is larger ("waits" in docs/recording.md). A poll for a socket and for what the
-/// program's own threads wake it by is one for the socket.
+/// The descriptor that a sleep was for, where it was for one. Of a poll or a select, it stands in
+/// place of an address, which is larger ("waits" in docs/recording.md). A poll for a socket and for
+/// what the program's own threads wake it by is one for the socket.
 pub fn descriptor(wait: &Wait) -> Option<i32> {
     let polls_one = matches!(wait.syscall, Some(7 | 271)) && matches!(wait.args[1], 1 | 2);
+    // The first argument is the highest descriptor and one.
+    let selects_one =
+        matches!(wait.syscall, Some(23 | 270)) && wait.args[2] == 0 && wait.args[1] < wait.args[0];
     match system_call(wait) {
         SystemCall::Socket | SystemCall::Stream | SystemCall::File => {
             i32::try_from(wait.args[0] as u32).ok()
         }
         SystemCall::Poll if polls_one => u16::try_from(wait.args[0]).ok().map(i32::from),
+        SystemCall::Poll if selects_one => u16::try_from(wait.args[1]).ok().map(i32::from),
         _ => None,
     }
 }

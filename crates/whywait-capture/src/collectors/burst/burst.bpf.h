@@ -16,9 +16,7 @@
 #define FILE_TYPE 0170000
 #define FILE_SOCKET 0140000
 #define NR_IOCTL 16
-#define NR_SELECT 23
 #define NR_EPOLL_CTL 233
-#define NR_PSELECT6 270
 #define NR_IO_URING_ENTER 426
 /* include/uapi/asm-generic/ioctls.h; SIOCOUTQ is TIOCOUTQ */
 #define SIOCOUTQ 0x5411

@@ -178,31 +178,49 @@ struct polled {
 	u32 events;
 };
 
+/* Whether it sleeps in a poll of one descriptor, or of two. */
+static __always_inline bool polls_few(const struct thread *thread)
+{
+	return (thread->nr == NR_POLL || thread->nr == NR_PPOLL) &&
+	       (thread->args[1] == 1 || thread->args[1] == 2);
+}
+
+/* Below 64 KiB there are no places in memory (vm.mmap_min_addr): these are descriptors instead. */
+#define DESCRIPTORS (1 << 16)
+
+/* The descriptor that a poll of one, or of two (`both`), is for; -1: not known. */
+static __always_inline s32 polled_one(struct task_struct *task, u32 one, u32 two, bool both)
+{
+	bool second;
+
+	if (both) {
+		second = is_socket(task, two);
+		if (second == is_socket(task, one))
+			return -1;
+		if (second)
+			one = two;
+	}
+	return one < DESCRIPTORS ? (s32)one : -1;
+}
+
 /*
  * A poll of one descriptor: the descriptor instead of the place where it is said, which is of no
- * use to anybody. Below 64 KiB there are no such places (vm.mmap_min_addr), so the two can be told
- * apart. Where two are polled and one of them is a socket it is that one: by the other, an eventfd
- * or a pipe, the program's own threads wake it (Ruby's do).
+ * use to anybody. Where two are polled and one of them is a socket it is that one: by the other, an
+ * eventfd or a pipe, the program's own threads wake it (Ruby's do).
  */
 static __always_inline void name_polled(struct task_struct *task, struct thread *thread)
 {
 	const struct polled *place = (const void *)thread->args[0];
 	struct polled one = {}, two = {};
-	bool second;
+	bool both = thread->args[1] == 2;
+	s32 fd;
 
-	if (bpf_probe_read_user(&one, sizeof(one), place))
+	if (bpf_probe_read_user(&one, sizeof(one), place) ||
+	    (both && bpf_probe_read_user(&two, sizeof(two), place + 1)))
 		return;
-	if (thread->args[1] == 2) {
-		if (bpf_probe_read_user(&two, sizeof(two), place + 1))
-			return;
-		second = is_socket(task, two.fd);
-		if (second == is_socket(task, one.fd))
-			return;
-		if (second)
-			one = two;
-	}
-	if (one.fd < 1 << 16)
-		thread->args[0] = one.fd;
+	fd = polled_one(task, one.fd, two.fd, both);
+	if (fd >= 0)
+		thread->args[0] = fd;
 }
 
 static __always_inline void switch_out(struct task_struct *task, struct thread *thread, bool sleeps,
@@ -256,8 +274,7 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 		thread_does_io(thread, now, thread->parts[PART_ON_CPU]);
 		if (family == CALL_POLL) {
 			cpu_polls(thread, now, thread->parts[PART_ON_CPU]);
-			if ((thread->nr == NR_POLL || thread->nr == NR_PPOLL) &&
-			    (thread->args[1] == 1 || thread->args[1] == 2))
+			if (polls_few(thread))
 				name_polled(task, thread);
 		}
 		if (unlikely(is_epoll_call(thread->nr) && thread->epfd != (s32)thread->args[0])) {

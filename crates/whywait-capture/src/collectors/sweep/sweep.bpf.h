@@ -8,6 +8,7 @@
 #pragma once
 
 #include "collectors/sched/sched.bpf.h"
+#include "core/bits.bpf.h"
 
 struct sweep_scratch {
 	struct sleeper_record record;
@@ -20,6 +21,61 @@ struct {
 	__type(key, u32);
 	__type(value, struct sweep_scratch);
 } sweep_buffer SEC(".maps");
+
+/*
+ * What a thread polls: the descriptor in place of the address, unless it does something else by
+ * now. It slept before whywait came, or its memory could not be read when it went to sleep.
+ */
+static __always_inline void name_polled_later(struct task_struct *task, struct thread *thread)
+{
+	u64 place = thread->args[0];
+	struct polled one = {}, two = {};
+	bool both = thread->args[1] == 2;
+	s32 fd;
+
+	if (bpf_copy_from_user_task(&one, sizeof(one), (void *)place, task, 0) ||
+	    (both && bpf_copy_from_user_task(&two, sizeof(two), (void *)(place + sizeof(one)), task,
+					     0)))
+		return;
+	fd = polled_one(task, one.fd, two.fd, both);
+	if (fd >= 0)
+		__sync_val_compare_and_swap(&thread->args[0], place, (u64)fd);
+}
+
+/* The highest number of descriptors that a select of the C library's has. */
+#define SELECT_DESCRIPTORS 1024
+
+/*
+ * The same of a select that waits for one descriptor to be readable, and for nothing else.
+ */
+static __always_inline void name_selected(struct task_struct *task, struct thread *thread)
+{
+	u64 place = thread->args[1], count = thread->args[0], word, only = 0;
+	u32 number = 0;
+
+	for (u32 i = 0; i < SELECT_DESCRIPTORS / 64 && i * 64 < count; i++) {
+		if (bpf_copy_from_user_task(&word, sizeof(word), (void *)(place + i * sizeof(word)),
+					    task, 0))
+			return;
+		if (count - i * 64 < 64)
+			word &= (1ULL << (count - i * 64)) - 1;
+		if (!word)
+			continue;
+		if (only)
+			return;
+		only = word;
+		number = i * 64;
+	}
+	if (only && !(only & (only - 1)))
+		__sync_val_compare_and_swap(&thread->args[1], place,
+					    (u64)number + log2_u64(only));
+}
+
+static __always_inline bool selects_to_read(const struct thread *thread)
+{
+	return (thread->nr == NR_SELECT || thread->nr == NR_PSELECT6) && !thread->args[2] &&
+	       thread->args[0] <= SELECT_DESCRIPTORS;
+}
 
 SEC("iter.s/task")
 int sweep(struct bpf_iter__task *ctx)
@@ -59,6 +115,10 @@ int sweep(struct bpf_iter__task *ctx)
 	    !bpf_copy_from_user_task(&thread->owner, sizeof(thread->owner),
 				     (void *)(thread->args[0] + 8), task, 0))
 		thread->word_tells = WORD_TELLS_OWNER;
+	if (polls_few(thread) && thread->args[0] >= DESCRIPTORS)
+		name_polled_later(task, thread);
+	if (selects_to_read(thread) && thread->args[1] >= DESCRIPTORS)
+		name_selected(task, thread);
 	fill_sleep(&record->sleep, thread);
 	regs = user_registers(task);
 	record->ip = regs->ip;

@@ -178,7 +178,7 @@ fn processes(model: &Model, holders: &[&Holder]) -> String {
 }
 
 /// How full the accept queue is.
-fn in_queue(queue: &AcceptQueue) -> Evidence {
+pub(crate) fn in_queue(queue: &AcceptQueue) -> Evidence {
     let of = queue
         .port
         .map_or_else(String::new, |port| format!(" of port {port}"));

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use whywait_model::{Model, RequestRef, system_call_name};
-use whywait_words::{counted, duration, list, percent, whole_percent};
+use whywait_words::{counted, counted_as, duration, list, percent, whole_percent};
 
 use super::reasons::WaitReason;
 use super::{Backlog, Takes};
+use crate::detectors::accept_stalled::in_queue;
 use crate::finding::{Cause, Evidence, Finding};
 use crate::numbers::SHOWN;
 use crate::shared::intervals::sum;
@@ -134,6 +135,14 @@ impl Case<'_, '_> {
             ),
             Evidence::new(format!("they slept in {}{kept}", slept.join("; "))),
         ];
+        evidence.extend(self.who_keeps_them());
+        evidence.extend(self.accept_queue());
+        if self.crew.inferred {
+            evidence.push(Evidence::new(
+                "nobody was seen to take new work while whywait watched: that these do is \
+                 inferred, since the other threads rested meanwhile and took none",
+            ));
+        }
         if let Some((real_ns, more)) = &self.replayed {
             let more: Vec<String> = more
                 .iter()
@@ -159,6 +168,52 @@ impl Case<'_, '_> {
             }));
         }
         evidence
+    }
+
+    /// The connections that keep the workers.
+    fn who_keeps_them(&self) -> Option<Evidence> {
+        let kept_by = &self.crew.kept_by;
+        let named: Vec<String> = kept_by
+            .iter()
+            .filter(|connection| !connection.peer.is_empty())
+            .map(|connection| match connection.peer.contains(':') {
+                true => format!("[{}]:{}", connection.peer, connection.peer_port),
+                false => format!("{}:{}", connection.peer, connection.peer_port),
+            })
+            .collect();
+        if kept_by.is_empty() {
+            return None;
+        }
+        let owed = kept_by
+            .iter()
+            .filter(|connection| connection.owes_answer == Some(true))
+            .count();
+        let of_whom = match named.as_slice() {
+            [] => String::new(),
+            _ => format!(" of {}", list(&named)),
+        };
+        let half_read = match owed {
+            0 => String::new(),
+            _ => format!(
+                "; {} a request that is not read whole, or not answered",
+                counted_as(owed, "has", "have",)
+            ),
+        };
+        Some(Evidence::new(format!(
+            "when whywait looked they slept on {}{of_whom}{half_read}",
+            counted(kept_by.len(), "connection"),
+        )))
+    }
+
+    /// What lies in the accept queue, where that is among what waited.
+    fn accept_queue(&self) -> Option<Evidence> {
+        let mut victims = self.crew.victims.iter();
+        if !victims.any(|(request, _)| request.unaccepted) {
+            return None;
+        }
+        let mut queues = self.model.accept_queues.all();
+        let queue = queues.find(|one| one.port == Some(self.crew.port) && one.queued > 0)?;
+        Some(in_queue(&queue))
     }
 
     /// The sleep that took most, as an example.

@@ -144,6 +144,8 @@ pub(super) fn crew_of<'m>(
         shift,
         sleeps,
         victims,
+        kept_by: Vec::new(),
+        inferred: false,
         jobs: replayed,
     }
 }

@@ -22,13 +22,14 @@
 mod case;
 mod executors;
 mod handed;
+mod kept;
 mod reasons;
 mod serving;
 mod shift;
 
 use std::collections::BTreeSet;
 
-use whywait_events::Wait;
+use whywait_events::{Connection, Wait};
 use whywait_model::{Model, RequestRef};
 
 use crate::declaration::Declaration;
@@ -104,6 +105,10 @@ struct Backlog<'m> {
     sleeps: Vec<WorkerSleep<'m>>,
     /// The requests that waited, each with how long it did while all slept: also the shortest.
     victims: Vec<(RequestRef<'m>, u64)>,
+    /// The connections that keep them, as far as known.
+    kept_by: Vec<&'m Connection>,
+    /// Nobody was seen to take what waits: that these do is inferred.
+    inferred: bool,
     /// All requests that they served and that are known one by one, in order of arrival.
     jobs: Vec<Worked>,
 }
@@ -163,7 +168,7 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
         }
         severity => severity,
     };
-    let confidence = if elsewhere.is_some() || kept {
+    let confidence = if elsewhere.is_some() || kept && !crew.inferred {
         Confidence::High
     } else {
         Confidence::Medium

@@ -9,6 +9,7 @@ use whywait_model::{
     system_call,
 };
 
+use super::kept::{KeptWorkers, writes};
 use super::shift::{BusyShift, WorkerDuty};
 use super::{Backlog, Takes, WorkerSleep};
 use crate::facts::Facts;
@@ -29,8 +30,31 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     if !requests.iter().any(took) {
         return None;
     }
-    let in_hand = workers_of(requests.iter().copied())?;
-    let crew = ServingWorkers::new(model, &in_hand, ListenerReady::of(model, port, requests));
+    let read = |request: &RequestRef<'_>| request.recv_ns.is_some() && request.recv_tid != 0;
+    let mut in_hand = match workers_of(requests.iter().copied()) {
+        Some(in_hand) => in_hand,
+        None if requests.iter().any(read) => return None,
+        None => ReadByThread::new(),
+    };
+    let kept = KeptWorkers::of(model, port);
+    let ready = ListenerReady::of(model, port, requests);
+    let mut crew = in_hand.keys().copied().chain(kept.threads());
+    let seen = crew.any(|tid| ready.is_acceptor(model, tid));
+    // Of those whom nobody saw read there is nothing else that says who they are.
+    let inferred = in_hand.is_empty() && kept.are_all(model, ready.holders(), longest(requests));
+    let accepts = seen || inferred && ready.acceptors(model).next().is_none();
+    if inferred || seen {
+        kept.join(&mut in_hand, requests);
+    }
+    if seen {
+        for thread in ready.acceptors(model) {
+            in_hand.entry(thread.tid).or_default();
+        }
+    }
+    if in_hand.is_empty() {
+        return None;
+    }
+    let crew = ServingWorkers::new(model, &in_hand, ready, &kept, accepts);
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
@@ -51,12 +75,24 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     Some(Backlog {
         takes: Takes::Requests,
         port,
-        workers: in_hand.keys().copied().collect(),
+        workers: crew.known(&sleeps),
         jobs: crew.jobs(requests),
+        kept_by: kept.connections(),
+        inferred,
         shift,
         sleeps,
         victims,
     })
+}
+
+/// From when to when the request waited that waited longest to be read.
+fn longest(requests: &[RequestRef<'_>]) -> Interval {
+    let waits = requests
+        .iter()
+        .map(|request| (request.ready_ns, request.served_ns()));
+    waits
+        .max_by_key(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns))
+        .unwrap_or_default()
 }
 
 /// What a worker's sleep is.
@@ -102,6 +138,38 @@ impl ListenerReady {
         }
     }
 
+    /// The processes that have it.
+    fn holders(&self) -> impl Iterator<Item = u32> {
+        self.listener.keys().copied()
+    }
+
+    /// Whether a thread was seen waiting for connections.
+    fn is_acceptor(&self, model: &Model, tid: u32) -> bool {
+        let waits = model
+            .threads
+            .get(&tid)
+            .map(|thread| thread.timeline.waits());
+        let takes = |wait: &Wait| is_accept(wait) || self.is_polled(wait);
+        waits.is_some_and(|waits| waits.iter().any(takes))
+    }
+
+    /// Those who were seen waiting for connections of this listener.
+    fn acceptors<'m>(&self, model: &'m Model) -> impl Iterator<Item = &'m Thread> {
+        let accept = self
+            .listener
+            .iter()
+            .flat_map(|(pid, fd)| model.acceptors(*pid, *fd));
+        let poll = model.threads.values().filter(|thread| {
+            self.listener.contains_key(&thread.tgid)
+                && thread
+                    .timeline
+                    .waits()
+                    .iter()
+                    .any(|wait| self.is_polled(wait))
+        });
+        accept.chain(poll)
+    }
+
     fn is_polled(&self, wait: &Wait) -> bool {
         let fd = descriptor(wait).filter(|_| system_call(wait) == SystemCall::Poll);
         fd.is_some() && fd == self.listener.get(&wait.tgid).copied()
@@ -123,8 +191,10 @@ impl ListenerReady {
 struct ServingWorkers<'a, 'm> {
     model: &'m Model,
     in_hand: &'a ReadByThread<'m>,
+    kept: &'a KeptWorkers<'m>,
     ready: ListenerReady,
-    /// They accept connections themselves: see [`Self::accepts`].
+    /// They accept connections themselves: then whoever does so is one of them. An acceptor that
+    /// hands connections on is not.
     accepts: bool,
     /// Descriptors of connections that each worker has served.
     own: BTreeMap<u32, HashSet<i32>>,
@@ -142,12 +212,19 @@ struct ServingWorkers<'a, 'm> {
 }
 
 impl<'a, 'm> ServingWorkers<'a, 'm> {
-    fn new(model: &'m Model, in_hand: &'a ReadByThread<'m>, ready: ListenerReady) -> Self {
+    fn new(
+        model: &'m Model,
+        in_hand: &'a ReadByThread<'m>,
+        ready: ListenerReady,
+        kept: &'a KeptWorkers<'m>,
+        accepts: bool,
+    ) -> Self {
         let own = in_hand
             .iter()
             .map(|(tid, requests)| {
                 let fds = requests.iter().map(|request| request.fd);
-                (*tid, fds.filter(|fd| *fd >= 0).collect())
+                let fds = fds.filter(|fd| *fd >= 0).chain(kept.descriptors(*tid));
+                (*tid, fds.collect())
             })
             .collect();
         let mut done: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
@@ -158,9 +235,11 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         }
         done.values_mut().for_each(|times| times.sort_unstable());
         let mut readers: HashMap<u64, Vec<(u32, u32)>> = HashMap::new();
-        for request in in_hand.values().flatten() {
-            let on_its_connection = readers.entry(request.socket).or_default();
-            on_its_connection.push((request.seq, request.recv_tid));
+        for (tid, requests) in in_hand {
+            for request in requests {
+                let on_its_connection = readers.entry(request.socket).or_default();
+                on_its_connection.push((request.seq, *tid));
+            }
         }
         readers
             .values_mut()
@@ -168,8 +247,9 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         let mut workers = Self {
             model,
             in_hand,
+            kept,
             ready,
-            accepts: false,
+            accepts,
             own,
             free: HashSet::new(),
             done,
@@ -177,7 +257,6 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
             in_work: HashSet::new(),
             readers,
         };
-        workers.accepts = workers.accepts();
         workers.in_work = workers.sleeps_in_work();
         workers.taken_over = workers.taken_over();
         let free = workers
@@ -271,15 +350,34 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         let own_connection = descriptor(wait).is_some_and(|fd| {
             !is_accept(wait) && self.own.get(&wait.tid).is_some_and(|own| own.contains(&fd))
         });
-        if own_connection {
+        if own_connection && writes(wait) {
+            SleepFor::Request
+        } else if own_connection {
             SleepFor::OwnConnection
         } else if self.accepts && self.ready.is_missed(wait) {
             SleepFor::SomethingElse
         } else if polls_unread(wait) {
             SleepFor::Unknown
-        } else {
+        } else if self.serves(wait.tid) || is_accept(wait) || self.ready.is_polled(wait) {
             SleepFor::Work
+        } else if self.model.awaits_a_client(wait) {
+            SleepFor::OwnConnection
+        } else {
+            SleepFor::Unknown
         }
+    }
+
+    /// Whether a worker was seen with a request or a connection, and not only as it accepted.
+    fn serves(&self, tid: u32) -> bool {
+        let has_read = self.in_hand.get(&tid).is_some_and(|read| !read.is_empty());
+        has_read || self.kept.has(tid)
+    }
+
+    /// The workers of whom it is known what they do.
+    fn known(&self, sleeps: &[WorkerSleep<'_>]) -> BTreeSet<u32> {
+        let slept: BTreeSet<u32> = sleeps.iter().map(|sleep| sleep.wait.tid).collect();
+        let known = |tid: &u32| self.serves(*tid) || slept.contains(tid);
+        self.in_hand.keys().copied().filter(known).collect()
     }
 
     /// What each did from its first request to its last.
@@ -340,8 +438,8 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
     /// sleeps in reading from that very connection, and does not wake up; nor if it was never
     /// accepted by those who hand connections to the workers.
     fn could_be_read(&self, request: RequestRef<'_>) -> bool {
-        if request.read_armed == Some(false) || request.recv_ns.is_none() && request.before_accept {
-            return request.read_armed != Some(false) && self.accepts;
+        if request.read_armed == Some(false) || request.unaccepted && !self.accepts {
+            return false;
         }
         let on_its_connection = self.readers.get(&request.socket);
         let before = on_its_connection.and_then(|readers| {
@@ -356,17 +454,6 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
                 }
             })
         })
-    }
-
-    /// Whether the workers accept connections themselves: then whoever does so is one of them. An
-    /// acceptor that hands connections on is not.
-    fn accepts(&self) -> bool {
-        let tids: BTreeSet<u32> = self.in_hand.keys().copied().collect();
-        let takes = |wait: &Wait| is_accept(wait) || self.ready.is_polled(wait);
-        self.model
-            .threads
-            .values()
-            .any(|thread| tids.contains(&thread.tid) && thread.timeline.waits().iter().any(takes))
     }
 
     fn sleeps(&self, shift: &BusyShift) -> Vec<WorkerSleep<'m>> {

@@ -6,6 +6,7 @@ use super::*;
 
 const RECV: u32 = 45;
 const ACCEPT: u32 = 43;
+const POLL: u32 = 7;
 const PORT: u16 = 8080;
 
 /// Clients that each wait for their answer, and workers that sleep for 200 ms a request in
@@ -483,7 +484,6 @@ const PLACE: u64 = 0x7fff_0000_1000;
 
 #[test]
 fn a_poll_that_sleeps_on_while_connections_come_waits_for_none() {
-    const POLL: u32 = 7;
     const SELECT: u32 = 23;
     for (call, args) in [(POLL, [PLACE, 1]), (POLL, [PLACE, 3]), (SELECT, [9, PLACE])] {
         let found = detect(&Facts::of(&kept_in(call, args).model()));
@@ -518,7 +518,6 @@ fn of_several_listeners_at_a_port_a_poll_may_watch_another() {
 /// free nor kept.
 #[test]
 fn a_poll_whose_descriptor_was_not_read_is_not_free() {
-    const POLL: u32 = 7;
     let found = |second: [u64; 2]| {
         let mut script = pool(1, 4, 6, RECV);
         let wait = script.stack(&["main", "serve", "wait_for_client"]);
@@ -543,4 +542,197 @@ fn a_poll_whose_descriptor_was_not_read_is_not_free() {
         0,
         "something that is not its own: free, as far as known"
     );
+}
+
+/// Four workers that have slept in `call` on connections of theirs since before the recording,
+/// which `owe` their clients an answer, and a first thread that waits for them. Eight requests lie
+/// in the accept queue, or were accepted and lie unread (`accepted`).
+fn kept_before(call: u32, owe: bool, accepted: bool) -> Script {
+    use whywait_model::script::{TGID, ms};
+    let mut script = Script::new();
+    let wait = script.stack(&["main", "serve", "wait_for_client"]);
+    script.thread(TGID, "server");
+    let join = script.stack(&["main", "join"]);
+    let main = script.wait(TGID, 202, 0, 0).word(0x10).stack(join);
+    main.forever().done();
+    for worker in 1..=4_u32 {
+        script.thread(worker, "worker");
+        let fd = 10 + worker;
+        let args = [u64::from(fd), 1];
+        let sleep = script.wait(worker, call, 0, 0).args(args).stack(wait);
+        sleep.forever().done();
+        for at in [1, 3_000] {
+            script.connection(&whywait_events::Connection {
+                at_ns: ms(at),
+                tgid: TGID,
+                fd,
+                socket: u64::from(worker),
+                local_port: PORT,
+                peer: "10.0.0.3".to_owned(),
+                peer_port: 4_000 + worker as u16,
+                owes_answer: Some(owe),
+            });
+        }
+        if owe {
+            let upload = script.request(u64::from(worker)).port(PORT);
+            upload.since_before().ready(0).read(0, 0).unanswered();
+        }
+    }
+    for number in 0..8 {
+        let request = script.request(100 + number).port(PORT).ready(10);
+        if accepted {
+            request.unanswered();
+        } else {
+            request.unaccepted();
+        }
+    }
+    script.accept_queue(whywait_events::AcceptQueue {
+        at_ns: ms(3_000),
+        tgid: TGID,
+        fd: 3,
+        listener: 7,
+        local_port: PORT,
+        queued: if accepted { 0 } else { 8 },
+        limit: 128,
+        ..whywait_events::AcceptQueue::default()
+    });
+    script.ends(3_000);
+    script
+}
+
+fn title_of(script: &Script) -> Option<String> {
+    let found = detect(&Facts::of(&script.model()));
+    found.first().map(|finding| finding.title.clone())
+}
+
+#[test]
+fn workers_kept_since_before_are_found_by_their_connections() {
+    for call in [RECV, POLL] {
+        let found = detect(&Facts::of(&kept_before(call, false, false).model()));
+        let [finding] = &found[..] else {
+            panic!("expected one finding, got {found:?}");
+        };
+        assert_eq!(
+            finding.title,
+            "8 requests waited unread for up to 2.99 s while all 4 workers are kept by idle \
+             connections"
+        );
+        let says = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
+        assert!(
+            says("4 connections of 10.0.0.3:4001"),
+            "{:?}",
+            finding.evidence
+        );
+        assert!(
+            says("held 8 connections in the end"),
+            "{:?}",
+            finding.evidence
+        );
+        assert_eq!(finding.severity, Severity::Error);
+        assert_eq!(
+            finding.confidence,
+            Confidence::Medium,
+            "that they accept is inferred"
+        );
+    }
+}
+
+#[test]
+fn a_request_that_is_half_read_since_before_is_in_hand() {
+    let title = title_of(&kept_before(RECV, true, false)).expect("a finding");
+    assert!(
+        title.contains("all 4 workers sleep in recvfrom (wait_for_client)"),
+        "{title}"
+    );
+}
+
+#[test]
+fn what_is_accepted_waits_for_the_kept_workers_of_a_pool() {
+    let title = title_of(&kept_before(RECV, false, true)).expect("a finding");
+    assert!(
+        title.contains("all 4 workers are kept by idle connections"),
+        "{title}"
+    );
+}
+
+/// Somebody else could have taken it, as far as known.
+#[test]
+fn others_who_may_take_work_are_no_kept_workers() {
+    use whywait_model::script::TGID;
+    const EPOLL: u32 = 232;
+    let with = |tid: u32, name: &str, call: u32, args: [u64; 2]| {
+        let mut script = kept_before(RECV, false, false);
+        let stack = script.stack(&["main", "other"]);
+        script.thread(tid, name);
+        let epoll = if call == EPOLL { 7 } else { 0 };
+        let sleep = script
+            .wait(tid, call, 0, 0)
+            .epoll(epoll)
+            .args(args)
+            .stack(stack);
+        sleep.forever().done();
+        title_of(&script)
+    };
+    assert_eq!(
+        with(5, "worker", 202, [0x20, 128]),
+        None,
+        "one that idles in the pool"
+    );
+    assert_eq!(
+        with(5, "consumer", RECV, [40, 0]),
+        None,
+        "it may accept, and wait for a peer"
+    );
+    assert_eq!(
+        with(5, "loop", EPOLL, [4, 0]),
+        None,
+        "a loop whose listener was taken out"
+    );
+    assert_eq!(
+        with(5, "acceptor", ACCEPT, [3, 0]),
+        None,
+        "it accepts, and hands them on"
+    );
+    assert!(
+        with(5, "logger", 202, [0x20, 128]).is_some(),
+        "it does something else"
+    );
+    assert!(with(5, "timer", 230, [0, 0]).is_some(), "the same");
+    // A thread that never rested may be the one that accepts.
+    let mut script = kept_before(RECV, false, false);
+    script.thread(5, "acceptor");
+    assert_eq!(title_of(&script), None);
+    // Nor is it known where not all connections were looked at.
+    let mut script = kept_before(RECV, false, false);
+    script.counter("connections.over-limit", 1);
+    assert_eq!(title_of(&script), None);
+    // The first thread of the process, in a loop.
+    let mut script = kept_before(RECV, false, false);
+    script.thread_of(TGID + 1, TGID + 1, "other");
+    assert!(title_of(&script).is_some(), "another process");
+}
+
+/// Those who were seen in accept, and never with a request that took long, are workers.
+#[test]
+fn who_accepted_and_then_waits_for_a_client_is_kept() {
+    const LISTENER_FD: u64 = 3;
+    let of = |accepted: bool| {
+        let mut script = kept_in(POLL, [PLACE, 1]);
+        let wait = script.stack(&["main", "serve", "wait_for_client"]);
+        let kernel = script.stack(&["tcp_recvmsg", "inet_recvmsg"]);
+        script.counter("exchanges.over-budget", 0);
+        script.thread(3, "worker");
+        if accepted {
+            let accept = script.wait(3, ACCEPT, 5, 30).args([LISTENER_FD, 0]);
+            accept.by_softirq().done();
+        }
+        let sleep = script.wait(3, RECV, 31, 1_000).args([9, 0]);
+        sleep.stack(wait).kernel(kernel).by_softirq().done();
+        let found = detect(&Facts::of(&script.model()));
+        found
+            .first()
+            .map(|finding| finding.subject["workers"].clone())
+    };
+    assert_eq!(of(true), Some(json!([1, 2, 3])));
+    assert_eq!(of(false), Some(json!([1, 2])));
 }

@@ -1,0 +1,134 @@
+//! Workers that connections keep, as a rule since before the recording began: nobody saw them
+//! accept these, or read from them.
+//!
+//! They show when somebody looks at the connections that the target has accepted: a thread that
+//! sleeps on one of them serves it. That nobody else could have taken what waits is inferred: there
+//! are no other threads that do the same, and each of the others rested meanwhile, for something
+//! that is no work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whywait_events::{Connection, Part, Wait};
+use whywait_model::{
+    Activity, Model, RequestRef, Role, SystemCall, Thread, is_accept, system_call,
+};
+
+use crate::numbers::SLOW_NS;
+use crate::shared::intervals::{Interval, overlap_ns};
+use crate::shared::replay::ReadByThread;
+
+/// By thread, the connections on which it slept when somebody looked.
+#[derive(Debug, Default)]
+pub(super) struct KeptWorkers<'m>(BTreeMap<u32, Vec<&'m Connection>>);
+
+impl<'m> KeptWorkers<'m> {
+    /// Those of a port.
+    pub(super) fn of(model: &'m Model, port: u16) -> Self {
+        let mut kept = Self::default();
+        // Where there are too many connections, some have no row.
+        if model.counters.get("connections.over-limit").copied() > Some(0) {
+            return kept;
+        }
+        for (at_ns, tgids) in model.open_connections.looks_at(port) {
+            let threads = model.threads.values();
+            for thread in threads.filter(|thread| tgids.contains(&thread.tgid)) {
+                let Activity::Sleeping(wait) = thread.timeline.at(at_ns) else {
+                    continue;
+                };
+                let on = model.open_connections.slept_on(wait, at_ns);
+                if let Some(connection) = on.filter(|on| on.local_port == port) {
+                    kept.0.entry(thread.tid).or_default().push(connection);
+                }
+            }
+        }
+        kept
+    }
+
+    pub(super) fn threads(&self) -> impl Iterator<Item = u32> {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn has(&self, tid: u32) -> bool {
+        self.0.contains_key(&tid)
+    }
+
+    /// The descriptors of the connections that keep a thread.
+    pub(super) fn descriptors(&self, tid: u32) -> impl Iterator<Item = i32> {
+        let connections = self.0.get(&tid).into_iter().flatten();
+        connections.filter_map(|connection| i32::try_from(connection.fd).ok())
+    }
+
+    /// The connections, each once.
+    pub(super) fn connections(&self) -> Vec<&'m Connection> {
+        let all = self.0.values().flatten();
+        let by_socket: BTreeMap<u64, &'m Connection> = all
+            .map(|connection| (connection.socket, *connection))
+            .collect();
+        by_socket.into_values().collect()
+    }
+
+    /// Adds them to those who read, with the requests that came on their connections and of which
+    /// the reader is not known: they were read before the recording began.
+    pub(super) fn join(&self, in_hand: &mut ReadByThread<'m>, requests: &[RequestRef<'m>]) {
+        for (tid, connections) in &self.0 {
+            let sockets: BTreeSet<u64> = connections.iter().map(|one| one.socket).collect();
+            let from_before = requests.iter().filter(|request| {
+                let read = request.recv_ns.is_some() && request.recv_tid == 0;
+                read && sockets.contains(&request.socket)
+            });
+            let of_thread = in_hand.entry(*tid).or_default();
+            of_thread.extend(from_before);
+            of_thread.sort_by_key(|request| request.recv_ns);
+        }
+    }
+
+    /// Whether nobody else could have taken what waited from when to when. `holders`: who has the
+    /// listener.
+    pub(super) fn are_all(
+        &self,
+        model: &Model,
+        holders: impl IntoIterator<Item = u32>,
+        waited: Interval,
+    ) -> bool {
+        let keepers = model.processes_of(self.0.keys().copied());
+        let processes: BTreeSet<u32> = keepers.iter().copied().chain(holders).collect();
+        let roles: BTreeSet<Role> = self.0.keys().map(|tid| model.role(*tid)).collect();
+        let mut others = model.threads.values().filter(|thread| {
+            processes.contains(&thread.tgid)
+                && !self.has(thread.tid)
+                && thread.ended_ns.is_none_or(|ns| ns > waited.0)
+        });
+        !self.0.is_empty()
+            && others.all(|thread| {
+                let first = thread.tid == thread.tgid;
+                let other_role = first || !roles.contains(&model.role(thread.tid));
+                other_role && rested(model, thread, waited, !keepers.contains(&thread.tgid))
+            })
+    }
+}
+
+/// Whether a thread rested at some time meanwhile: who takes work would have taken it then.
+/// `apart`: nobody of its process is kept.
+fn rested(model: &Model, thread: &Thread, waited: Interval, apart: bool) -> bool {
+    let rests = |wait: &Wait| match system_call(wait) {
+        // A loop may have its listener taken out of its poll, for a reason of its own.
+        SystemCall::Poll => wait.epoll == 0 || apart,
+        SystemCall::Stream => {
+            let kind = model.kind_of(wait);
+            kind.is_some_and(|kind| kind.part != Some(Part::Network))
+        }
+        SystemCall::Futex | SystemCall::Other => !super::is_lock(model, wait),
+        SystemCall::Sleep | SystemCall::Child => true,
+        _ => is_accept(wait),
+    };
+    let sleeps = thread.timeline.overlapping(waited.0, waited.1).iter();
+    let long = |wait: &&Wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS;
+    sleeps.filter(long).any(rests)
+}
+
+/// Whether it waits for the other side to take more.
+pub(super) fn writes(wait: &Wait) -> bool {
+    /// write, writev, sendfile, sendto, sendmsg, sendmmsg.
+    const WRITES: [u32; 6] = [1, 20, 40, 44, 46, 307];
+    wait.syscall.is_some_and(|call| WRITES.contains(&call))
+}
