@@ -1,20 +1,24 @@
 /* Threads that accept, and each keeps its connection until the client closes it.
  *
- *     kept WORKERS read|poll|select [--close]
+ *     kept WORKERS read|poll|select|oneshot|stream [--close]
  *
  * How a thread waits for the next request of its connection: in recv, or before that in poll or
- * select, with a time limit of a minute. --close: a connection ends with its first answer. */
+ * select, with a time limit of a minute. oneshot: threads share an epoll instance, in which each
+ * connection is armed for one event at a time; who gets it reads a whole request. stream: the
+ * answer to /stream never ends. --close: a connection ends with its first answer. */
 #define _GNU_SOURCE
 #include "../kit/kit.h"
 
 #include <poll.h>
 #include <strings.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 
 #define LIMIT_S 60
 #define WORK_US 3000
+#define PAUSE_US 100000
 
-static int listener;
+static int listener, epoll;
 static const char *mode;
 static int closes;
 
@@ -35,15 +39,14 @@ static int wait_for_client(int fd) {
 }
 
 /* A request with its body: the fault. False: the client has gone. */
-OWN_FRAME static int read_request(int fd) {
+OWN_FRAME static int read_request(int fd, char *head, size_t size) {
     static const char field[] = "Content-Length:";
-    char head[4096];
     size_t have = 0;
     char *end = NULL;
     while (!end) {
         ssize_t piece = -1;
-        if (have == sizeof head - 1 || !wait_for_client(fd) ||
-            (piece = recv(fd, head + have, sizeof head - 1 - have, 0)) <= 0)
+        if (have == size - 1 || !wait_for_client(fd) ||
+            (piece = recv(fd, head + have, size - 1 - have, 0)) <= 0)
             return 0;
         have += piece;
         head[have] = 0;
@@ -62,29 +65,72 @@ OWN_FRAME static int read_request(int fd) {
     return 1;
 }
 
-static void converse(int fd) {
-    while (read_request(fd)) {
-        char body[256], reply[384];
-        double read_ms = now_ms();
-        /* Long enough to be recorded: so it shows who serves. */
-        usleep(WORK_US);
-        snprintf(body, sizeof body, "{\"read\":%.3f,\"begun\":%.3f,\"ended\":%.3f}", read_ms,
-                 read_ms, now_ms());
-        int length = snprintf(reply, sizeof reply,
-                              "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body),
-                              body);
-        if (send(fd, reply, length, MSG_NOSIGNAL) != length || closes)
-            break;
+/* Until the client does not want any more. */
+OWN_FRAME static void send_events(int fd) {
+    char event[20000];
+    memset(event, 'x', sizeof event);
+    while (send(fd, event, sizeof event, MSG_NOSIGNAL) == sizeof event)
+        usleep(PAUSE_US);
+}
+
+/* A request and its answer. False: the connection is over. */
+static int answer(int fd) {
+    char head[4096], body[256], reply[384];
+    if (!read_request(fd, head, sizeof head))
+        return 0;
+    if (!strcmp(mode, "stream") && !strncmp(head, "GET /stream ", 12)) {
+        static const char begin[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+        if (send(fd, begin, sizeof begin - 1, MSG_NOSIGNAL) == sizeof begin - 1)
+            send_events(fd);
+        return 0;
     }
-    close(fd);
+    double read_ms = now_ms();
+    /* Long enough to be recorded: so it shows who serves. */
+    usleep(WORK_US);
+    snprintf(body, sizeof body, "{\"read\":%.3f,\"begun\":%.3f,\"ended\":%.3f}", read_ms, read_ms,
+             now_ms());
+    int length = snprintf(reply, sizeof reply,
+                          "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+    return send(fd, reply, length, MSG_NOSIGNAL) == length && !closes;
+}
+
+static void arm(int operation, int fd) {
+    struct epoll_event once = {.events = EPOLLIN | EPOLLONESHOT, .data.fd = fd};
+    if (epoll_ctl(epoll, operation, fd, &once))
+        die("epoll_ctl");
+}
+
+static void take_event(void) {
+    struct epoll_event event;
+    if (epoll_wait(epoll, &event, 1, -1) < 1)
+        die("epoll_wait");
+    if (event.data.fd != listener) {
+        if (answer(event.data.fd))
+            arm(EPOLL_CTL_MOD, event.data.fd);
+        else
+            close(event.data.fd);
+        return;
+    }
+    int fd = accept(listener, NULL, NULL);
+    if (fd < 0)
+        die("accept");
+    arm(EPOLL_CTL_ADD, fd);
+    arm(EPOLL_CTL_MOD, listener);
 }
 
 static void *work(void *unused) {
+    int shared = !strcmp(mode, "oneshot");
     for (;;) {
+        if (shared) {
+            take_event();
+            continue;
+        }
         int fd = accept(listener, NULL, NULL);
         if (fd < 0)
             die("accept");
-        converse(fd);
+        while (answer(fd))
+            ;
+        close(fd);
     }
     return unused;
 }
@@ -94,9 +140,13 @@ int main(int count, char **arguments) {
     int workers = count >= 3 ? atoi(arguments[1]) : 0;
     closes = count == 4 && !strcmp(arguments[3], "--close");
     if (workers < 1 || (count != 3 && !closes))
-        die("usage: kept WORKERS read|poll|select [--close]");
+        die("usage: kept WORKERS read|poll|select|oneshot|stream [--close]");
     mode = arguments[2];
     listener = kit_listen(where, sizeof where);
+    if (!strcmp(mode, "oneshot")) {
+        epoll = epoll_create1(EPOLL_CLOEXEC);
+        arm(EPOLL_CTL_ADD, listener);
+    }
     for (int i = 0; i < workers; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, work, NULL))
