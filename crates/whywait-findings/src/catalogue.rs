@@ -16,6 +16,7 @@ pub(crate) static CATALOGUE: &[&Declaration] = &[
     &accept_overflow::DECLARATION,
     &blocked_loop::DECLARATION,
     &saturated::DECLARATION,
+    &paused::DECLARATION,
     &lock_contention::DECLARATION,
     &slow_path_wait::DECLARATION,
     &slow_upstream::DECLARATION,

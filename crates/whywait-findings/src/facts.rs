@@ -8,6 +8,7 @@ use std::rc::Rc;
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
 
+use crate::shared::pauses::Pauses;
 use crate::shared::queues::Queue;
 use crate::shared::replay::Behind;
 use crate::shared::slow_paths::{self, Answers, SlowRequests, UnderWay};
@@ -17,6 +18,7 @@ use crate::shared::traffic::Traffic;
 pub struct Facts<'m> {
     pub(crate) model: &'m Model,
     slow: OnceCell<SlowRequests<'m>>,
+    pauses: OnceCell<Pauses>,
     answers: OnceCell<Answers<'m>>,
     under_way: OnceCell<ByWhom>,
     places: OnceCell<Places<'m>>,
@@ -28,8 +30,8 @@ pub struct Facts<'m> {
     roles: RefCell<HashMap<u32, Rc<Role>>>,
 }
 
-/// Requests by where they came in, in order of arrival. Those during which the target was stopped
-/// tell nothing.
+/// Requests by where they came in, in order of arrival. Those during which the target was stopped,
+/// by its runtime or from outside, tell nothing.
 pub(crate) type Places<'m> = BTreeMap<(u32, u16), Vec<RequestRef<'m>>>;
 
 /// Requests by the thread that read them, in order of arrival.
@@ -51,6 +53,7 @@ impl<'m> Facts<'m> {
         Self {
             model,
             slow: OnceCell::new(),
+            pauses: OnceCell::new(),
             answers: OnceCell::new(),
             under_way: OnceCell::new(),
             places: OnceCell::new(),
@@ -63,9 +66,16 @@ impl<'m> Facts<'m> {
         }
     }
 
-    /// The slow requests, with their paths.
+    /// The slow requests, with their paths, but for those that pauses made slow.
     pub(crate) fn slow(&self) -> &SlowRequests<'m> {
-        self.slow.get_or_init(|| SlowRequests::of(self.model))
+        let made_slow = |request| self.pauses().made_slow(request);
+        self.slow
+            .get_or_init(|| SlowRequests::of(self.model, made_slow))
+    }
+
+    /// When all threads of a process were stopped.
+    pub(crate) fn pauses(&self) -> &Pauses {
+        self.pauses.get_or_init(|| Pauses::of(self.model))
     }
 
     /// When each thread answered which requests.
@@ -87,7 +97,10 @@ impl<'m> Facts<'m> {
         self.places.get_or_init(|| {
             let mut places = Places::new();
             let requests = self.model.requests();
-            for request in requests.filter(|request| !request.was_stopped()) {
+            let stopped = |request: &RequestRef<'_>| {
+                request.was_stopped() || self.pauses().made_slow(*request)
+            };
+            for request in requests.filter(|request| !stopped(request)) {
                 places.entry(request.place()).or_default().push(request);
             }
             places

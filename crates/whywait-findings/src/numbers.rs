@@ -274,6 +274,17 @@ numbers! {
         UNFINISHED_TIMES: u64 = 5;
     }
 
+    "slow-path-wait" {
+        /// Fewer sleeps in one function may be the steps of its work.
+        TRIES: usize = 3;
+    }
+
+    "paused" {
+        /// Samples in what is done with all others stopped are of one pause if no more than so many
+        /// ticks of the clock lie between two: CPUs tick at different moments.
+        SAMPLES_APART: u64 = 3;
+    }
+
     "slow-upstream, one-at-a-time, pool-exhausted, serial-calls" {
         /// With fewer requests paired with calls, or calls with requests, the pairs may be others.
         UPSTREAM_PAIRED: Share = Share::percent(90);

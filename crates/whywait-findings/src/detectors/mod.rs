@@ -14,6 +14,7 @@ pub(crate) mod lock_contention;
 pub(crate) mod nagle_delay;
 pub(crate) mod no_cpu;
 pub(crate) mod one_at_a_time;
+pub(crate) mod paused;
 pub(crate) mod pool_exhausted;
 pub(crate) mod retransmits;
 pub(crate) mod saturated;

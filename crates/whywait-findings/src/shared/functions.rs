@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use whywait_events::StackId;
+use whywait_events::{Sample, StackId};
 use whywait_model::Thread;
 use whywait_words::shares;
 
@@ -32,9 +32,16 @@ struct SampledFunction {
 
 impl SampledFunctions {
     pub(crate) fn of<'a>(facts: &Facts<'_>, threads: impl Iterator<Item = &'a Thread>) -> Self {
+        Self::of_samples(facts, threads.flat_map(|thread| &thread.samples))
+    }
+
+    pub(crate) fn of_samples<'a>(
+        facts: &Facts<'_>,
+        samples: impl Iterator<Item = &'a Sample>,
+    ) -> Self {
         let mut by_name: BTreeMap<Rc<str>, SampledFunction> = BTreeMap::new();
         let mut all = 0_u64;
-        for sample in threads.flat_map(|thread| &thread.samples) {
+        for sample in samples {
             let periods = sample.weight();
             all = all.saturating_add(periods);
             let name = facts.function(sample.user_stack);

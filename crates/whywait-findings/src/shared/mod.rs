@@ -5,6 +5,7 @@ pub(crate) mod functions;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod naming;
+pub(crate) mod pauses;
 pub(crate) mod queues;
 pub(crate) mod replay;
 pub(crate) mod rings;

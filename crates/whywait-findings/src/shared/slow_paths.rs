@@ -32,14 +32,14 @@ pub(crate) struct SlowRequest<'a> {
 /// The requests that are slow.
 #[derive(Debug)]
 pub(crate) struct SlowRequests<'a> {
-    /// In order of arrival.
+    /// In order of arrival, but for those that pauses made slow.
     pub(crate) requests: Vec<SlowRequest<'a>>,
     /// What all slow requests took, also those that were not slow enough to be looked at.
     pub(crate) total_ns: u64,
 }
 
 impl<'a> SlowRequests<'a> {
-    pub(crate) fn of(model: &'a Model) -> Self {
+    pub(crate) fn of(model: &'a Model, paused: impl Fn(RequestRef<'a>) -> bool) -> Self {
         let threshold_ns = model.threshold_ns();
         let mut slow = Self {
             requests: Vec::new(),
@@ -50,7 +50,7 @@ impl<'a> SlowRequests<'a> {
                 continue;
             };
             slow.total_ns = slow.total_ns.saturating_add(latency_ns);
-            if latency_ns >= *SLOW_NS {
+            if latency_ns >= *SLOW_NS && !paused(request) {
                 slow.requests.push(SlowRequest {
                     request,
                     latency_ns,

@@ -106,7 +106,9 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let nested = Nested::of(model, &locks);
     let served = ServedIntervals::of(model);
-    for request in model.requests().filter(|request| request.counts()) {
+    let pauses = facts.pauses();
+    let counts = |request: &RequestRef<'_>| request.counts() && !pauses.made_slow(*request);
+    for request in model.requests().filter(counts) {
         let path = request.path();
         let latency_ns = sum(path.steps.iter().map(|step| step.ns()));
         let mut waits = waited_for(model, &nested, &path);

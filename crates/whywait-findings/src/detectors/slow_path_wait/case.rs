@@ -7,8 +7,9 @@ use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call
 use whywait_words::{counted, duration, percent, shares};
 
 use super::bound::besides_ns;
+use super::tries::Tries;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
-use crate::detectors::slow_upstream;
+use crate::detectors::{lock_contention, slow_upstream};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
@@ -86,8 +87,20 @@ pub(super) fn finding(
     let place = slow_paths::place(*function, *function_ns, known_ns);
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
     // A sleep that the program asked for is called one.
-    let title = if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
-        format!("{requests} slept {share} of {their} time{place} ({named}, {role})")
+    let tries = match key.target {
+        WaitTarget::Timer => Tries::of(facts, group),
+        _ => None,
+    };
+    let lock = tries.as_ref().and_then(|tries| tries.lock.as_ref());
+    let title = if let (Some(tries), Some(lock)) = (&tries, lock) {
+        format!(
+            "{requests} slept {share} of {their} time{place} for a lock{}{}",
+            tries.title(),
+            lock.title()
+        )
+    } else if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
+        let again = tries.as_ref().map(Tries::title).unwrap_or_default();
+        format!("{requests} slept {share} of {their} time{place}{again} ({named}, {role})")
     } else {
         format!("{requests} waited {share} of {their} time for {named}{place} ({role})")
     };
@@ -102,6 +115,7 @@ pub(super) fn finding(
             Finding::new(&slow_upstream::DECLARATION, Severity::Note, title).about_peer(peer)
         }
         Some(peer) => Finding::new(&slow_upstream::DECLARATION, severity, title).about_peer(peer),
+        None if lock.is_some() => Finding::new(&lock_contention::DECLARATION, severity, title),
         None => Finding::new(&DECLARATION, severity, title),
     };
     // A device is shared: what else it does, and how much is asked of it, could be otherwise.
@@ -120,17 +134,22 @@ pub(super) fn finding(
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(of_which(&whats, &functions, shares.ns))
+        .evidence(tries.iter().flat_map(Tries::evidence))
         .evidence(besides(facts, key, group, shares.ns))
         .evidence(peer.and_then(|_| behind_others(group, shares.ns)))
         .evidence(behind)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
-        .cause(Cause::new(model, tid, doing, user_stack))
-        .fix(fix::of(
-            model,
-            key.target,
-            &whats,
-            steps().map(|step| step.step.kernel_stack),
+        .cause(
+            lock.and_then(|lock| lock.cause(facts))
+                .unwrap_or_else(|| Cause::new(model, tid, doing, user_stack)),
+        )
+        .fix(tries.as_ref().map_or_else(
+            || {
+                let kernel = steps().map(|step| step.step.kernel_stack);
+                fix::of(model, key.target, &whats, kernel)
+            },
+            |tries| tries.fix().to_owned(),
         ));
     let finding = finding.of_requests(group.iter().map(|(request, _)| request.request));
     let all = tids.iter().map(|(tid, _)| *tid);

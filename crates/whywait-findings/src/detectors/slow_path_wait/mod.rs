@@ -11,6 +11,9 @@
 //! Where nearly all of such a wait was for one peer, the finding is `slow-upstream`: that is one
 //! cause, whether a thread, a loop or a task waits for it.
 //!
+//! Where one function sleeps again and again within a request, and what requests then do is never
+//! done by two at a time, they try for a lock: that is a `lock-contention`.
+//!
 //! **Cost.** For each request, the quick ones too, the time of the wait on its path, and for as
 //! long as the thread then waited for a CPU: one that had not slept would have kept its own.
 //! Of a wait for the disk, for as long as the thread waited for a CPU at all (the kernel's writers
@@ -30,6 +33,7 @@
 mod bound;
 mod case;
 mod fix;
+mod tries;
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;

@@ -4,6 +4,8 @@ use serde_json::json;
 use whywait_model::script::Script;
 
 use super::*;
+use crate::declaration::Code;
+use crate::detectors::lock_contention;
 use crate::finding::{Confidence, Evidence};
 
 const READ: u32 = 0;
@@ -385,6 +387,59 @@ fn a_sleep_of_the_program_is_its_own() {
         "1 slow request slept 99.3 % of its time in look_up (clock_nanosleep, thread api)"
     );
     assert!(finding.fix.contains("own sleep"), "{}", finding.fix);
+}
+
+/// Twelve requests on three threads: each sleeps seven times for 5 ms in `take_lease`, and then
+/// works for 19 ms in `print_label`. With `apart` ms between two of these works, or less than none.
+fn tries_for_a_lease(apart: i64) -> Script {
+    let mut script = Script::new();
+    for tid in [API, WORKER, SIBLING] {
+        script.thread(tid, &format!("conn-{tid}"));
+    }
+    let tries = script.stack(&["serve", "take_lease", "usleep"]);
+    let works = script.stack(&["serve", "print_label", "usleep"]);
+    for n in 0..12_u64 {
+        let tid = [API, WORKER, SIBLING][n as usize % 3];
+        let at = 200 + n * 20_u64.saturating_add_signed(apart);
+        for sleep in 0..7 {
+            let from = at - 35 + 5 * sleep;
+            script.sleeps(tid, tries, from, from + 5);
+        }
+        script.sleeps(tid, works, at, at + 19);
+        script
+            .request(n + 1)
+            .ready(at - 40)
+            .read(at - 39, tid)
+            .answered(at + 19, tid);
+    }
+    script
+}
+
+#[test]
+fn who_tries_again_and_again_for_what_only_one_has_waits_for_a_lock() {
+    let finding = the_finding(&tries_for_a_lease(0));
+    assert_eq!(finding.code, Code::of(&lock_contention::DECLARATION));
+    assert_eq!(
+        finding.title,
+        "12 slow requests slept 59 % of their time in take_lease for a lock, again and again (7 \
+         times, 5 ms each, at the median); who has it sleeps in print_label"
+    );
+    let cause = finding.cause.as_ref().expect("who has it is seen");
+    assert_eq!(cause.doing, "has the lock, and sleeps in print_label");
+    assert!(!finding.fix.contains("own sleep"), "{}", finding.fix);
+}
+
+#[test]
+fn what_it_tries_for_again_and_again_may_be_no_lock() {
+    // Nobody is at it while they sleep: something else ends that.
+    let finding = the_finding(&tries_for_a_lease(60));
+    assert_eq!(finding.code, Code::of(&DECLARATION));
+    assert_eq!(
+        finding.title,
+        "12 slow requests slept 59 % of their time in take_lease, again and again (7 times, 5 ms \
+         each, at the median) (clock_nanosleep, 3 threads conn*)"
+    );
+    assert!(!finding.fix.contains("own sleep"), "{}", finding.fix);
 }
 
 #[test]

@@ -71,18 +71,20 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     model
         .pools
         .iter()
-        .filter_map(|pool| of_pool(model, pool))
+        .filter_map(|pool| of_pool(facts, pool))
         .chain(siblings::detect(model))
         .collect()
 }
 
-fn of_pool(model: &Model, pool: &EpollPool) -> Option<Finding> {
+fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
+    let model = facts.model;
     if pool.members.len() < 2 {
         return None;
     }
     let victims: Vec<StrandedRequest<'_>> = model
         .requests()
         .filter(|request| request.read_armed != Some(false))
+        .filter(|request| !facts.pauses().made_slow(*request))
         .filter(|request| {
             request
                 .pool()

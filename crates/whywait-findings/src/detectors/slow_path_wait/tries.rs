@@ -1,0 +1,194 @@
+//! Sleeps that a request makes again and again in one function: it looks whether something is as
+//! it wants, and sleeps for a time if it is not. Where what the requests do afterwards is never done
+//! by two of them at a time, and others were at it meanwhile, that something is a lock.
+
+use std::collections::BTreeMap;
+
+use whywait_events::{Part, StackId};
+use whywait_model::{PathStep, SystemCall, system_call};
+use whywait_words::{counted, duration, percent};
+
+use super::{Dominated, OfRequest, by_ns};
+use crate::facts::Facts;
+use crate::finding::{Cause, Evidence};
+use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, Share, TRIES};
+use crate::shared::intervals::{Covered, Interval, merged, sum, union_ns};
+use crate::shared::slow_paths;
+
+/// What is known of them.
+pub(super) struct Tries<'a> {
+    /// How often a request slept, at the median.
+    times: usize,
+    /// For how long each time, likewise.
+    each_ns: u64,
+    /// What those who have the lock do, if it is one.
+    pub(super) lock: Option<Held<'a>>,
+}
+
+/// What was done one at a time after the last of these sleeps.
+pub(super) struct Held<'a> {
+    holds: usize,
+    median_ns: u64,
+    /// So long requests slept, and of that while another one was at it.
+    slept_ns: u64,
+    meanwhile_ns: u64,
+    /// What takes most of it.
+    longest: Option<(&'a PathStep, String)>,
+}
+
+impl<'a> Tries<'a> {
+    /// `None`: they are not of that kind.
+    pub(super) fn of(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Self> {
+        let again: Vec<&OfRequest<'_>> = group.iter().filter(|one| tries_again(one)).collect();
+        if Share::counted(again.len(), group.len()).is_below(*MOST) {
+            return None;
+        }
+        let mut times: Vec<usize> = again.iter().map(|(_, wait)| wait.steps.len()).collect();
+        times.sort_unstable();
+        let steps = again.iter().flat_map(|(_, wait)| &wait.steps);
+        let mut each: Vec<u64> = steps.map(|step| step.step.ns()).collect();
+        each.sort_unstable();
+        Some(Self {
+            times: times[times.len() / 2],
+            each_ns: each[each.len() / 2],
+            lock: held(facts, group),
+        })
+    }
+
+    /// `, again and again (7 times, 5.08 ms each, at the median)`.
+    pub(super) fn title(&self) -> String {
+        format!(
+            ", again and again ({}, {} each, at the median)",
+            counted(self.times, "time"),
+            duration(self.each_ns)
+        )
+    }
+
+    pub(super) fn evidence(&self) -> impl Iterator<Item = Evidence> {
+        let text = format!(
+            "one request sleeps there {} with hardly anything in between, at the median: it looks \
+             whether something is as it wants, and tries again if not",
+            counted(self.times, "time")
+        );
+        let lock = self.lock.as_ref().map(Held::evidence);
+        [Evidence::new(text)].into_iter().chain(lock)
+    }
+
+    pub(super) fn fix(&self) -> &'static str {
+        match self.lock {
+            Some(_) => {
+                "have the lock for less: make what its holder does shorter, or do that before or \
+                 after it; and take one that wakes who waits for it, since who sleeps for a time \
+                 finds it free too late"
+            }
+            None => {
+                "find out what it tries for (a lock, a row, a file) and who has that meanwhile; wait \
+                 for the event instead, or for shorter times"
+            }
+        }
+    }
+}
+
+impl Held<'_> {
+    /// `; who has it sleeps in print_label`.
+    pub(super) fn title(&self) -> String {
+        match &self.longest {
+            Some((_, doing)) => format!("; who has it {doing}"),
+            None => String::new(),
+        }
+    }
+
+    fn evidence(&self) -> Evidence {
+        let text = format!(
+            "what {} do after the last of these sleeps is never done by two at a time ({} each at \
+             the median): they try for a lock; {} of these sleeps were while another one was at it",
+            counted(self.holds, "request"),
+            duration(self.median_ns),
+            percent(self.meanwhile_ns, self.slept_ns)
+        );
+        Evidence::of_ns(self.meanwhile_ns, text)
+    }
+
+    pub(super) fn cause(&self, facts: &Facts<'_>) -> Option<Cause> {
+        let (step, doing) = self.longest.as_ref()?;
+        let doing = format!("has the lock, and {doing}");
+        Some(Cause::new(facts.model, step.tid, doing, step.stack))
+    }
+}
+
+/// Whether a request slept several times with hardly anything in between.
+fn tries_again((_, wait): &OfRequest<'_>) -> bool {
+    let sleeps = || wait.steps.iter();
+    let (Some(first), Some(last)) = (wait.steps.first(), wait.steps.last()) else {
+        return false;
+    };
+    let all_ns = last.step.to_ns.saturating_sub(first.step.from_ns);
+    let between_ns = all_ns.saturating_sub(wait.ns);
+    wait.steps.len() >= *TRIES
+        && sleeps().all(|step| system_call(step.wait) == SystemCall::Sleep)
+        && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
+}
+
+/// From the last of a request's sleeps to its answer.
+fn after((request, wait): &OfRequest<'_>) -> Option<Interval> {
+    let last = wait.steps.last()?;
+    let until_ns = request.request.answered_ns()?;
+    (last.step.to_ns < until_ns).then_some((last.step.to_ns, until_ns))
+}
+
+/// What requests do after these sleeps, if they do it one at a time, and slept while others did.
+fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Held<'a>> {
+    let each: Vec<Interval> = group.iter().filter_map(after).collect();
+    let mut lengths: Vec<u64> = each
+        .iter()
+        .map(|(from_ns, to_ns)| to_ns - from_ns)
+        .collect();
+    lengths.sort_unstable();
+    let all_ns = sum(lengths.iter().copied());
+    let at_once_ns = all_ns.saturating_sub(union_ns(each.clone()));
+    if each.len() < *MIN_REQUESTS || !Share::new(at_once_ns, all_ns).is_below(*BY_CHANCE) {
+        return None;
+    }
+    let covered = Covered::new(merged(each.clone()));
+    let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
+    let slept_ns = sum(steps().map(|step| step.step.ns()));
+    let meanwhile = steps().map(|step| covered.within((step.step.from_ns, step.step.to_ns)));
+    let meanwhile_ns = sum(meanwhile);
+    Share::new(meanwhile_ns, slept_ns)
+        .is_at_least(*MOST)
+        .then(|| Held {
+            holds: each.len(),
+            median_ns: lengths[lengths.len() / 2],
+            slept_ns,
+            meanwhile_ns,
+            longest: longest(facts, group),
+        })
+}
+
+/// What takes most of the time after these sleeps, and how it reads.
+fn longest<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<(&'a PathStep, String)> {
+    let model = facts.model;
+    let mut steps: BTreeMap<(Part, StackId), &'a PathStep> = BTreeMap::new();
+    let mut times: Vec<((Part, StackId), u64)> = Vec::new();
+    for one in group {
+        let Some((from_ns, to_ns)) = after(one) else {
+            continue;
+        };
+        let path = slow_paths::steps(one.0);
+        let own = path.filter(|(_, step)| step.from_ns >= from_ns && step.to_ns <= to_ns);
+        for (part, step) in own {
+            times.push(((part, step.stack), step.ns()));
+            steps.entry((part, step.stack)).or_insert(step);
+        }
+    }
+    let ((part, stack), _) = by_ns(times).into_iter().next()?;
+    let step = steps.remove(&(part, stack))?;
+    let place = slow_paths::function(model, stack).map(|name| format!(" in {name}"));
+    let place = place.unwrap_or_default();
+    let doing = match part {
+        Part::OnCpu => format!("computes{place}"),
+        Part::Timer => format!("sleeps{place}"),
+        part => format!("waits{place} ({})", part.name()),
+    };
+    Some((step, doing))
+}

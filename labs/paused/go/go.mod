@@ -1,0 +1,3 @@
+module paused
+
+go 1.19
