@@ -27,7 +27,10 @@ OWN_FRAME static int take_lease(const char *name) {
     return lease;
 }
 
-OWN_FRAME static int print_label(void) { return usleep(LABEL_US); }
+OWN_FRAME static int print_label(void) {
+    usleep(LABEL_US);
+    return 0;
+}
 
 static void answer(const char *path, char *body, size_t size) {
     char name[512];

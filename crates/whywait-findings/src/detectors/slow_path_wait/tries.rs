@@ -2,10 +2,10 @@
 //! it wants, and sleeps for a time if it is not. Where what the requests do afterwards is never done
 //! by two of them at a time, and others were at it meanwhile, that something is a lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId};
-use whywait_model::{PathStep, SystemCall, system_call};
+use whywait_model::{PathStep, RequestRef, SystemCall, system_call};
 use whywait_words::{counted, duration, percent};
 
 use super::{Dominated, OfRequest, by_ns};
@@ -129,16 +129,40 @@ fn tries_again((_, wait): &OfRequest<'_>) -> bool {
         && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
 }
 
-/// From the last of a request's sleeps to its answer.
-fn after((request, wait): &OfRequest<'_>) -> Option<Interval> {
-    let last = wait.steps.last()?;
-    let until_ns = request.request.answered_ns()?;
-    (last.step.to_ns < until_ns).then_some((last.step.to_ns, until_ns))
+/// From the last of a request's sleeps in one of these stacks, or from its reading, to its answer.
+fn after(request: RequestRef<'_>, stacks: &BTreeSet<StackId>) -> Option<Interval> {
+    let is_try = |step: &&&PathStep| step.part == Some(Part::Timer) && stacks.contains(&step.stack);
+    let path = request.path();
+    let last = path.steps.iter().rev().find(is_try);
+    let from_ns = last.map_or(request.served_ns(), |step| step.to_ns);
+    let until_ns = request.answered_ns()?;
+    (from_ns < until_ns).then_some((from_ns, until_ns))
 }
 
-/// What requests do after these sleeps, if they do it one at a time, and slept while others did.
+/// What requests do after these sleeps, if they do it one at a time, and slept while others did:
+/// all that came in at the same place, or these alone where others do something else.
 fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Held<'a>> {
-    let each: Vec<Interval> = group.iter().filter_map(after).collect();
+    let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
+    let stacks: BTreeSet<StackId> = steps().map(|step| step.step.stack).collect();
+    let places: BTreeSet<_> = group.iter().map(|(slow, _)| slow.request.place()).collect();
+    let of_places = places.iter().filter_map(|place| facts.places().get(place));
+    let all = of_places
+        .flatten()
+        .filter_map(|request| after(*request, &stacks));
+    let alone = group
+        .iter()
+        .filter_map(|(slow, _)| after(slow.request, &stacks));
+    [all.collect(), alone.collect()]
+        .into_iter()
+        .find_map(|each| one_at_a_time(facts, group, &stacks, each))
+}
+
+fn one_at_a_time<'a>(
+    facts: &Facts<'_>,
+    group: &'a Dominated<'a>,
+    stacks: &BTreeSet<StackId>,
+    each: Vec<Interval>,
+) -> Option<Held<'a>> {
     let mut lengths: Vec<u64> = each
         .iter()
         .map(|(from_ns, to_ns)| to_ns - from_ns)
@@ -149,7 +173,7 @@ fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Held<'a>> {
     if each.len() < *MIN_REQUESTS || !Share::new(at_once_ns, all_ns).is_below(*BY_CHANCE) {
         return None;
     }
-    let covered = Covered::new(merged(each.clone()));
+    let covered = Covered::new(merged(each));
     let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
     let slept_ns = sum(steps().map(|step| step.step.ns()));
     let meanwhile = steps().map(|step| covered.within((step.step.from_ns, step.step.to_ns)));
@@ -157,21 +181,25 @@ fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Held<'a>> {
     Share::new(meanwhile_ns, slept_ns)
         .is_at_least(*MOST)
         .then(|| Held {
-            holds: each.len(),
+            holds: lengths.len(),
             median_ns: lengths[lengths.len() / 2],
             slept_ns,
             meanwhile_ns,
-            longest: longest(facts, group),
+            longest: longest(facts, group, stacks),
         })
 }
 
 /// What takes most of the time after these sleeps, and how it reads.
-fn longest<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<(&'a PathStep, String)> {
+fn longest<'a>(
+    facts: &Facts<'_>,
+    group: &'a Dominated<'a>,
+    stacks: &BTreeSet<StackId>,
+) -> Option<(&'a PathStep, String)> {
     let model = facts.model;
     let mut steps: BTreeMap<(Part, StackId), &'a PathStep> = BTreeMap::new();
     let mut times: Vec<((Part, StackId), u64)> = Vec::new();
     for one in group {
-        let Some((from_ns, to_ns)) = after(one) else {
+        let Some((from_ns, to_ns)) = after(one.0.request, stacks) else {
             continue;
         };
         let path = slow_paths::steps(one.0);
