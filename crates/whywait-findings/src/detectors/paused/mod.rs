@@ -12,8 +12,8 @@
 //! what others then wait for less behind these.
 //!
 //! **Guards.** A pause counts only where the request waited: not what its thread worked, or waited
-//! for a peer or a disk, meanwhile. Pauses must have most of a slow request's time. A pause in which
-//! threads of the process mostly lacked a CPU is a matter of `no-cpu`.
+//! for a peer or a disk, meanwhile. Pauses must have most of a slow request's time. A pause in
+//! which threads of the process mostly lacked a CPU is a matter of `no-cpu`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

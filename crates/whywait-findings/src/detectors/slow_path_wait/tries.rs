@@ -1,6 +1,6 @@
 //! Sleeps that a request makes again and again in one function: it looks whether something is as
-//! it wants, and sleeps for a time if it is not. Where what the requests do afterwards is never done
-//! by two of them at a time, and others were at it meanwhile, that something is a lock.
+//! it wants, and sleeps for a time if it is not. Where what the requests do afterwards is never
+//! done by two of them at a time, and others were at it meanwhile, that something is a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +82,8 @@ impl<'a> Tries<'a> {
                  finds it free too late"
             }
             None => {
-                "find out what it tries for (a lock, a row, a file) and who has that meanwhile; wait \
-                 for the event instead, or for shorter times"
+                "find out what it tries for (a lock, a row, a file) and who has that meanwhile; \
+                 wait for the event instead, or for shorter times"
             }
         }
     }
