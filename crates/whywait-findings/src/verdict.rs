@@ -46,7 +46,8 @@ pub enum Verdict {
         /// What shape it has.
         shape: Shape,
     },
-    /// Most of the slow requests' time went into what takes as long each time: notes say into what.
+    /// Most of the slow requests' time went into what nothing shows could be otherwise, as it takes
+    /// as long each time: notes say into what.
     AsEver {
         /// How many percent of the slow requests' time that is.
         percent: u64,

@@ -9,8 +9,8 @@ use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{
-    ALL_OF_IT, FEW_OUTLIERS, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, QUICKEST, RARE_OF_SLOW,
-    SLOW_NS, Share, TYPICAL_OF_ALL, WARNING_NS,
+    ALL_OF_IT, FEW_OUTLIERS, MIN_REQUESTS, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, QUICKEST,
+    RARE_OF_SLOW, SLOW_NS, Share, TYPICAL_OF_ALL, WARNING_NS,
 };
 use crate::shared::intervals::sum;
 use crate::shared::runtime;
@@ -172,12 +172,18 @@ impl Shares {
         let quick_ns = *self.each_ns.iter().nth_back(nth(*QUICKEST))?;
         let late_ns = *self.each_ns.get(nth(*FEW_OUTLIERS))?;
         let left_ns = sum(self.each_ns.iter().map(|ns| *ns.min(&quick_ns)));
-        let text = format!(
-            "it takes about as long each time, {} in the quickest tenth of these requests and {} \
-             in the slowest: a note, as nothing shows that it could be otherwise",
-            duration(quick_ns),
-            duration(late_ns)
-        );
+        let text = match self.each_ns.len() < *MIN_REQUESTS {
+            true => format!(
+                "a note: {} cannot show that it could be otherwise",
+                self.requests()
+            ),
+            false => format!(
+                "a note, as nothing shows that it could be otherwise: it takes about as long each \
+                 time, {} in the quickest tenth of these requests, and {} in the slowest",
+                duration(quick_ns),
+                duration(late_ns)
+            ),
+        };
         let others_ns = saving.at_most_ns.saturating_sub(self.ns);
         (Share::new(left_ns, self.ns).is_at_least(*MOST)
             && Share::new(others_ns, saving.at_most_ns).is_below(*TYPICAL_OF_ALL)
@@ -516,6 +522,8 @@ mod tests {
         assert_eq!(of(&[(11, 10), (89, 50)], 5_000), None, "most is more");
         assert_eq!(of(&[(98, 50), (2, 150)], 5_200), None, "outliers");
         assert!(of(&[(98, 50), (2, 149)], 5_200).is_some());
+        let few = of(&[(1, 50)], 50).expect("nothing shows otherwise");
+        assert!(few.text.contains("1 slow request"), "{few:?}");
     }
 
     #[test]

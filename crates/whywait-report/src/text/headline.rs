@@ -102,8 +102,8 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
         }
         (Verdict::AsEver { percent }, ..) => {
             let verdict = format!(
-                "slow, but nothing wrong found: {percent} % of the slow requests' time is in what \
-                 takes as long each time (the first note)"
+                "slow, but nothing wrong found: {percent} % of the slow requests' time is in the \
+                 first note, and nothing shows that it could be otherwise"
             );
             (Style::Strong, verdict)
         }

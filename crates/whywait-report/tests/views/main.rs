@@ -332,7 +332,7 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::as_ever(),
-            "slow, but nothing wrong found: 97 % of the slow requests' time is in what takes",
+            "slow, but nothing wrong found: 97 % of the slow requests' time is in the first",
         ),
         (reports::stopped(), "the target was stopped (by a signal, "),
         (
