@@ -12,6 +12,7 @@ use crate::detectors::*;
 pub(crate) static CATALOGUE: &[&Declaration] = &[
     &stranded_readiness::DECLARATION,
     &workers_exhausted::DECLARATION,
+    &queued_behind::DECLARATION,
     &accept_stalled::DECLARATION,
     &accept_overflow::DECLARATION,
     &blocked_loop::DECLARATION,

@@ -2,16 +2,17 @@
 //! first of them asks for it.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
 
+use crate::shared::jobs::JobQueue;
 use crate::shared::pauses::Pauses;
 use crate::shared::queues::Queue;
 use crate::shared::replay::Behind;
-use crate::shared::slow_paths::{self, Answers, SlowRequests, UnderWay};
+use crate::shared::slow_paths::{self, Answers, SlowRequest, SlowRequests, UnderWay, dominates};
 use crate::shared::traffic::Traffic;
 
 /// What is known of a recording.
@@ -25,6 +26,8 @@ pub struct Facts<'m> {
     readers: OnceCell<Readers<'m>>,
     traffic: OnceCell<Vec<Traffic<'m>>>,
     queues: OnceCell<Vec<Queue<'m>>>,
+    jobs: OnceCell<Vec<JobQueue<'m>>>,
+    queued: OnceCell<HashSet<(u64, u32)>>,
     behind: OnceCell<Behind<'m>>,
     functions: RefCell<HashMap<StackId, Option<Rc<str>>>>,
     roles: RefCell<HashMap<u32, Rc<Role>>>,
@@ -60,6 +63,8 @@ impl<'m> Facts<'m> {
             readers: OnceCell::new(),
             traffic: OnceCell::new(),
             queues: OnceCell::new(),
+            jobs: OnceCell::new(),
+            queued: OnceCell::new(),
             behind: OnceCell::new(),
             functions: RefCell::default(),
             roles: RefCell::default(),
@@ -132,6 +137,26 @@ impl<'m> Facts<'m> {
     /// The requests that queue for calls to a peer.
     pub(crate) fn queues(&self) -> &[Queue<'m>] {
         self.queues.get_or_init(|| Queue::of(self))
+    }
+
+    /// The jobs that readers hand to others.
+    pub(crate) fn jobs(&self) -> &[JobQueue<'m>] {
+        self.jobs.get_or_init(|| JobQueue::of(self))
+    }
+
+    /// The slow requests but for those that waited for others' jobs for most of their time: what
+    /// those jobs do, and wait for, is not what made these slow.
+    pub(crate) fn slow_by_themselves(&self) -> Vec<&SlowRequest<'m>> {
+        let queued = self.queued.get_or_init(|| {
+            let victims = self.jobs().iter().flat_map(JobQueue::victims);
+            let mostly = victims.filter(|job| dominates(job.waited_ns, job.request.age_ns()));
+            mostly
+                .map(|job| (job.request.socket, job.request.seq))
+                .collect()
+        });
+        let slow = self.slow().requests.iter();
+        slow.filter(|slow| !queued.contains(&(slow.request.socket, slow.request.seq)))
+            .collect()
     }
 
     /// Who queues behind requests.

@@ -145,14 +145,14 @@ type Dominated<'a> = Vec<OfRequest<'a>>;
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let slow = facts.slow();
     let mut keys = Keys::new(facts);
-    let requests: Vec<OnPaths<'_>> = slow
-        .requests
+    let by_themselves: Vec<&SlowRequest<'_>> = facts.slow_by_themselves();
+    let requests: Vec<OnPaths<'_>> = by_themselves
         .iter()
         .map(|request| on_paths(facts, &mut keys, request))
         .collect();
     let names = WaitNames::of(&requests);
     let mut waits: BTreeMap<Rc<StepKey>, Dominated<'_>> = BTreeMap::new();
-    for (request, of_request) in slow.requests.iter().zip(requests) {
+    for (request, of_request) in by_themselves.into_iter().zip(requests) {
         for (key, on_path) in with_ticks(names.given(of_request), request.latency_ns) {
             waits.entry(key).or_default().push((request, on_path));
         }

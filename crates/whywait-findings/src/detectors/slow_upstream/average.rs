@@ -19,8 +19,8 @@ use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 pub(super) fn findings(facts: &Facts<'_>, said: impl Fn(&str) -> bool) -> Vec<Finding> {
     let (model, slow) = (facts.model, facts.slow());
     let mut by_process: BTreeMap<u32, Vec<&SlowRequest<'_>>> = BTreeMap::new();
-    let requests = slow.requests.iter();
-    for one in requests.filter(|one| !one.request.multiplexed) {
+    let requests = facts.slow_by_themselves();
+    for one in requests.into_iter().filter(|one| !one.request.multiplexed) {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
     let traffic = facts.traffic().iter();

@@ -99,7 +99,8 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let slow = facts.slow();
-    let by_program = grouped(slow.requests.iter(), |tgid| model.program(tgid));
+    let by_themselves: Vec<&SlowRequest<'_>> = facts.slow_by_themselves();
+    let by_program = grouped(by_themselves.into_iter(), |tgid| model.program(tgid));
     let queues = facts.queues().iter();
     let queues = queues.filter(|queue| matches!(queue.capacity, Capacity::Saturated { .. }));
     let saturating = queues.map(Queue::waits_and_calls);
@@ -111,7 +112,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .values()
         .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
-        .chain(shared::findings(model, &slow.requests, slow.total_ns))
+        .chain(shared::findings(facts))
         .collect();
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);

@@ -8,6 +8,7 @@ use whywait_model::{Model, Peer};
 use whywait_words::{counted, counted_as, duration, percent};
 
 use super::{DECLARATION, FIX};
+use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving};
 use crate::numbers::{BY_CHANCE, MIN_REQUESTS, Share, UPSTREAM_PAIRED};
 use crate::shared::crowding;
@@ -63,14 +64,17 @@ impl<'m> Replies<'m> {
 }
 
 /// One for each process and peer.
-pub(super) fn findings(model: &Model, slow: &[SlowRequest<'_>], slow_ns: u64) -> Vec<Finding> {
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let (model, slow_ns) = (facts.model, facts.slow().total_ns);
     let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
     let read = |call: &&Exchange| call.last_read_ns.is_some() && model.is_shared(call);
     for call in model.exchanges().iter().filter(read) {
         calls.entry((call.tgid, call.peer)).or_default().push(call);
     }
+    let by_themselves: Vec<&SlowRequest<'_>> = facts.slow_by_themselves();
     let of_each = calls.iter().filter_map(|((tgid, _), calls)| {
-        let requests = slow.iter().filter(|slow| slow.request.tgid == *tgid);
+        let requests = by_themselves.iter().copied();
+        let requests = requests.filter(|slow| slow.request.tgid == *tgid);
         finding(model, &Replies::of(model, calls)?, requests, slow_ns)
     });
     of_each.collect()

@@ -6,12 +6,12 @@ use serde_json::json;
 use whywait_model::{Model, RequestRef, system_call_name};
 use whywait_words::{counted, counted_as, duration, list, percent, whole_percent};
 
-use super::reasons::WaitReason;
-use super::{Backlog, Takes};
+use super::Backlog;
 use crate::detectors::accept_stalled::in_queue;
 use crate::finding::{Cause, Evidence, Finding};
 use crate::numbers::SHOWN;
 use crate::shared::intervals::sum;
+use crate::shared::reasons::WaitReason;
 use crate::shared::slow_paths::Shares;
 
 /// A lack of workers.
@@ -37,21 +37,14 @@ impl Case<'_, '_> {
         let read = |(request, ns): &(RequestRef<'_>, u64)| {
             *ns > request.served_ns().saturating_sub(request.ready_ns)
         };
-        let (unserved, who, them) = match self.crew.takes {
-            Takes::Requests if self.crew.victims.iter().any(read) => {
-                ("unserved", "worker", "workers")
-            }
-            Takes::Requests => ("unread", "worker", "workers"),
-            Takes::Jobs { .. } => (
-                "for an executor",
-                "thread of the executor",
-                "threads of the executor",
-            ),
+        let unserved = match self.crew.victims.iter().any(read) {
+            true => "unserved",
+            false => "unread",
         };
         let (who, sleep, are) = match self.crew.workers.len() {
-            1 => (format!("the only {who}"), "sleeps", "is"),
-            2 => (format!("both {them}"), "sleep", "are"),
-            many => (format!("all {many} {them}"), "sleep", "are"),
+            1 => ("the only worker".to_owned(), "sleeps", "is"),
+            2 => ("both workers".to_owned(), "sleep", "are"),
+            many => (format!("all {many} workers"), "sleep", "are"),
         };
         let what = match self.reasons.first() {
             _ if self.kept => format!("{are} kept by idle connections"),
@@ -76,10 +69,6 @@ impl Case<'_, '_> {
             Some(pid) if pids.len() == 1 => finding.about("pid", *pid),
             _ => finding.about("pids", json!(pids)),
         };
-        let the_loop = match self.crew.takes {
-            Takes::Requests => None,
-            Takes::Jobs { from } => Some(from),
-        };
         let replay = self.replayed.as_ref().map(|(_, more)| {
             let row = |(workers, ns): &(usize, u64)| json!({ "workers": workers, "p50_ns": ns });
             json!(more.iter().map(row).collect::<Vec<_>>())
@@ -87,7 +76,6 @@ impl Case<'_, '_> {
         finding
             .about("workers", json!(self.crew.workers))
             .about_known("port", Some(self.crew.port).filter(|port| *port != 0))
-            .about_known("loop", the_loop)
             .about_known("replay", replay)
     }
 
@@ -231,16 +219,8 @@ impl Case<'_, '_> {
                     connections, or have many more workers"
                 .to_owned();
         }
-        let more = match self.crew.takes {
-            Takes::Requests => {
-                "more workers (threads or processes): they sleep, so they cost memory and no CPU \
-                 time"
-            }
-            Takes::Jobs { .. } => {
-                "a larger executor (asyncio: ThreadPoolExecutor(max_workers), node: \
-                 UV_THREADPOOL_SIZE, a JVM: the pool's size)"
-            }
-        };
+        let more = "more workers (threads or processes): they sleep, so they cost memory and no \
+                    CPU time";
         let shorter = self
             .reasons
             .first()

@@ -1,14 +1,12 @@
-//! `workers-exhausted`: requests, or jobs, wait while all who could take them sleep.
+//! `workers-exhausted`: requests wait while all who could take them sleep.
 //!
 //! **Invariant.** Nobody waits unserved while all who could serve it sleep.
 //!
 //! **Evidence.** Workers are the threads (of one process, or of several that share a port) that
-//! read requests one at a time: see [`serving`]. Or the threads that wake an event loop when a job
-//! of theirs is done: see [`executors`]. Or those that answer what another one reads: see
-//! [`handed`]. All of them slept at once, in the work of a request or
-//! because an idle connection keeps them, none of them where it waits for work; and requests lay
-//! unread meanwhile, or had been read by a task that then left its thread to others, or jobs
-//! queued.
+//! read requests one at a time: see [`serving`]. All of them slept at once, in the work of a request
+//! or because an idle connection keeps them, none of them where it waits for work; and requests lay
+//! unread meanwhile, or had been read by a task that then left its thread to others. Where a thread
+//! reads requests and hands them to others it is `queued-behind`.
 //!
 //! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
 //! the same requests onto more workers says what some more would save.
@@ -20,10 +18,7 @@
 //! (unless one waited for a second), or less than a third of the slow requests' time, is a burst.
 
 mod case;
-mod executors;
-mod handed;
 mod kept;
-mod reasons;
 mod serving;
 mod shift;
 
@@ -40,6 +35,7 @@ use crate::numbers::{
     WORKERS_MORE_HELP, WORKERS_WORTH,
 };
 use crate::shared::intervals::sum;
+use crate::shared::reasons;
 use crate::shared::replay::{self, Worked};
 use crate::shared::slow_paths::Shares;
 
@@ -49,7 +45,7 @@ use shift::BusyShift;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "workers-exhausted",
-    meaning: "requests or jobs waited while all workers that could take them slept",
+    meaning: "requests waited while all workers that could take them slept",
     severities: &[
         (
             Severity::Error,
@@ -72,30 +68,14 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .map(|slow| model.meta.started_ns.saturating_sub(slow.request.ready_ns)));
     let slow_ns = slow.total_ns.saturating_sub(unseen_ns);
-    let crews = serving::crews(facts)
-        .into_iter()
-        .chain(executors::crews(facts))
-        .chain(handed::crews(facts));
+    let crews = serving::crews(facts).into_iter();
     crews
         .filter_map(|crew| finding(model, &crew, slow_ns))
         .collect()
 }
 
-/// What the workers take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    /// Requests, from sockets.
-    Requests,
-    /// Jobs, from an event loop's thread.
-    Jobs {
-        /// The loop's thread.
-        from: u32,
-    },
-}
-
 /// Workers, and what waited for them.
 struct Backlog<'m> {
-    takes: Takes,
     port: u16,
     /// The workers, by thread id.
     workers: BTreeSet<u32>,
@@ -147,14 +127,15 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     if slept_ns == 0 || Share::new(lock_ns, slept_ns).is_at_least(*MOST) {
         return None;
     }
-    let reasons = reasons::of(model, crew);
+    let sleeps = crew.sleeps.iter().map(|sleep| (sleep.wait, sleep.ns));
+    let reasons = reasons::of(model, sleeps);
     let kept = Share::new(of(&|sleep| sleep.kept), slept_ns).is_at_least(*MOST);
     // Of those that hang nothing shows how it would be with more.
     let hang = Share::new(open_ns, shares.latency_ns).exceeds(*MOST);
     let elsewhere = if kept || hang {
         None
     } else {
-        reasons::queues_elsewhere(model, crew, &reasons)
+        reasons::queues_elsewhere(model, &crew.workers, &reasons)
     };
     if elsewhere == Some(true) {
         return None;
@@ -229,12 +210,8 @@ fn replayed(crew: &Backlog<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
 }
 
 fn is_lock(model: &Model, wait: &Wait) -> bool {
-    model.is_lock_wait(wait) || matches!(wait.syscall, Some(FLOCK | FCNTL))
+    model.is_lock_wait(wait) || reasons::locks_a_file(wait)
 }
-
-/// The calls that wait for a lock on a file.
-const FLOCK: u32 = 73;
-const FCNTL: u32 = 72;
 
 #[cfg(test)]
 mod tests;

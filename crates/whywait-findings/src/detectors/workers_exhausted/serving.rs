@@ -11,7 +11,7 @@ use whywait_model::{
 
 use super::kept::{KeptWorkers, writes};
 use super::shift::{BusyShift, WorkerDuty};
-use super::{Backlog, Takes, WorkerSleep};
+use super::{Backlog, WorkerSleep};
 use crate::facts::Facts;
 use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS, Share};
 use crate::shared::intervals::Interval;
@@ -73,7 +73,6 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         .collect();
     let sleeps = crew.sleeps(&shift);
     Some(Backlog {
-        takes: Takes::Requests,
         port,
         workers: crew.known(&sleeps),
         jobs: crew.jobs(requests),

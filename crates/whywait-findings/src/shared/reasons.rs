@@ -1,11 +1,10 @@
 //! What the workers slept in, and whether more of them would only queue there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Ns, StackId, Wait};
 use whywait_model::{Model, system_call_name};
 
-use super::Backlog;
 use crate::numbers::{
     STEP_LONGER, STEP_OFF, STEP_SHORTEST, Share, TOGETHER_WITHIN, WORKERS_IN_STEP,
     WORKERS_MIN_GAPS, WORKERS_TOGETHER,
@@ -14,14 +13,14 @@ use crate::shared::{replay, slow_paths};
 
 /// What workers waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WaitReason {
-    pub(super) what: String,
-    pub(super) function: Option<String>,
+pub(crate) struct WaitReason {
+    pub(crate) what: String,
+    pub(crate) function: Option<String>,
 }
 
 impl WaitReason {
     /// ` in recvfrom (fetch_price)`.
-    pub(super) fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         match &self.function {
             Some(function) => format!(" in {} ({function})", self.what),
             None => format!(" in {}", self.what),
@@ -42,12 +41,23 @@ fn function(model: &Model, stack: StackId) -> Option<String> {
     (stack != 0).then(|| slow_paths::function(model, stack))?
 }
 
-/// What they slept in, the longest first.
-pub(super) fn of(model: &Model, crew: &Backlog<'_>) -> Vec<(WaitReason, u64)> {
+/// Whether a thread waits for a lock on a file.
+pub(crate) fn locks_a_file(wait: &Wait) -> bool {
+    matches!(wait.syscall, Some(FLOCK | FCNTL))
+}
+
+const FLOCK: u32 = 73;
+const FCNTL: u32 = 72;
+
+/// What they slept in, and for how long, the longest first.
+pub(crate) fn of<'w>(
+    model: &Model,
+    sleeps: impl IntoIterator<Item = (&'w Wait, u64)>,
+) -> Vec<(WaitReason, u64)> {
     let mut by: BTreeMap<WaitReason, u64> = BTreeMap::new();
-    for sleep in crew.sleeps.iter().filter(|sleep| sleep.ns > 0) {
-        let sum = by.entry(reason(model, sleep.wait)).or_default();
-        *sum = sum.saturating_add(sleep.ns);
+    for (wait, ns) in sleeps.into_iter().filter(|(_, ns)| *ns > 0) {
+        let sum = by.entry(reason(model, wait)).or_default();
+        *sum = sum.saturating_add(ns);
     }
     let mut reasons: Vec<(WaitReason, u64)> = by.into_iter().collect();
     reasons.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
@@ -58,14 +68,13 @@ pub(super) fn of(model: &Model, crew: &Backlog<'_>) -> Vec<(WaitReason, u64)> {
 /// there. It shows when several begin to wait at once, of whom none waited before: one after
 /// another they are done after one, two, three times as long. `None`: it does not show, because
 /// all of them wait all the time.
-pub(super) fn queues_elsewhere(
+pub(crate) fn queues_elsewhere(
     model: &Model,
-    crew: &Backlog<'_>,
+    workers: &BTreeSet<u32>,
     reasons: &[(WaitReason, u64)],
 ) -> Option<bool> {
     let (main, _) = reasons.first()?;
-    let mut waits: Vec<(Ns, Ns)> = crew
-        .workers
+    let mut waits: Vec<(Ns, Ns)> = workers
         .iter()
         .filter_map(|tid| model.threads.get(tid))
         .flat_map(|thread| thread.timeline.waits())
@@ -111,7 +120,7 @@ pub(super) fn queues_elsewhere(
         at += together.max(1);
     }
     match (in_turn, at_once) {
-        (0, 0) => comes_back_in_turns(&waits, crew.workers.len()).then_some(true),
+        (0, 0) => comes_back_in_turns(&waits, workers.len()).then_some(true),
         _ => Some(in_turn > at_once),
     }
 }

@@ -1,0 +1,328 @@
+//! `queued-behind`: requests wait for the end of others' jobs.
+//!
+//! **Invariant.** A request does not wait for the jobs of others to end, which wait themselves.
+//!
+//! **Evidence.** See [`jobs`]: a thread reads requests and hands a job of each to others, the
+//! threads of an executor or helper processes. While requests wait, as many jobs as ever are under
+//! way, and those who have them sleep.
+//!
+//! **Cost.** For each request the time until its own job began, in the order in which requests were
+//! read. A replay of the same jobs with more at a time says what some more would save.
+//!
+//! **Guards.** Workers that compute would share the same CPUs if there were more of them: that is
+//! `saturated`. Where they wait for a lock it is `lock-contention`. Where what they wait for answers
+//! one after another, more of them would queue there. Answers must follow on jobs. Fewer than
+//! [`WORKERS_MIN_VICTIMS`](crate::numbers::WORKERS_MIN_VICTIMS) requests, or less than a third of
+//! the slow requests' time, is a burst.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use whywait_model::{Label, Model, system_call_name};
+use whywait_words::{counted, duration, figure, list, percent, whole_percent};
+
+use crate::declaration::Declaration;
+use crate::facts::Facts;
+use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
+use crate::numbers::{ERROR_NS, MOST, REPLAY_OFF, SHOWN, Share, WORKERS_MORE_HELP};
+use crate::shared::intervals::sum;
+use crate::shared::jobs::JobQueue;
+use crate::shared::replay::{self, Worked};
+use crate::shared::slow_paths::Shares;
+
+/// What it is.
+pub(crate) static DECLARATION: Declaration = Declaration {
+    code: "queued-behind",
+    meaning: "requests waited for others' jobs to end, of the few threads or helpers that do them",
+    severities: &[
+        (
+            Severity::Error,
+            "when a request typically waited 100 ms or longer and more at a time would help",
+        ),
+        (Severity::Warning, "from 30 ms on"),
+        (Severity::Note, "otherwise"),
+    ],
+    invariant: "a request does not wait for the jobs of others, which sleep",
+    explain: include_str!("explain.md"),
+    detect,
+};
+
+fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let slow_ns = facts.slow().total_ns;
+    let queues = facts.jobs().iter();
+    queues
+        .filter_map(|queue| finding(facts.model, queue, slow_ns))
+        .collect()
+}
+
+/// Who does the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crew {
+    /// Threads of the process that reads the requests.
+    Threads,
+    /// Other processes.
+    Helpers,
+}
+
+fn finding(model: &Model, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Finding> {
+    let victims = queue.victims();
+    let shares = Shares::new(victims.map(|job| (job.waited_ns, job.request.age_ns())));
+    let severity = match shares.severity(slow_ns)? {
+        Severity::Warning if shares.median_ns() >= *ERROR_NS && queue.serves_more => {
+            Severity::Error
+        }
+        severity => severity,
+    };
+    let confidence = match queue.serves_more {
+        true => Confidence::High,
+        false => Confidence::Medium,
+    };
+    let who = Who::of(model, queue);
+    let title = format!(
+        "{} waited {} of their time behind the jobs of others, {}",
+        shares.requests(),
+        shares.percent(),
+        who.in_title()
+    );
+    let replayed = replayed(queue);
+    let rows = replayed.as_ref().map(|(_, more)| {
+        let row = |(jobs, ns): &(usize, u64)| json!({ "at_a_time": jobs, "p50_ns": ns });
+        json!(more.iter().map(row).collect::<Vec<_>>())
+    });
+    let finding = Finding::new(&DECLARATION, severity, title)
+        .confidence(confidence)
+        .about("pid", who.reads_in)
+        .about("workers", json!(queue.workers))
+        .about("readers", json!(queue.readers))
+        .about("at_a_time", queue.at_a_time)
+        .about_known("replay", rows)
+        .saving(saving(queue))
+        .evidence([
+            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
+            Evidence::of_ns(queue.full_ns, who.ahead(queue)),
+            Evidence::new(what_jobs_do(queue, who.look_ups)),
+        ])
+        .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
+        .evidence([Evidence::new(of_what_they_wait_for(queue))])
+        .cause(cause(model, queue))
+        .fix(who.fix(queue));
+    Some(finding)
+}
+
+/// What all requests waited, slow ones or not.
+fn saving(queue: &JobQueue<'_>) -> Saving {
+    let waited = queue.jobs.iter().filter(|job| job.request.counts());
+    let waited: Vec<u64> = waited
+        .map(|job| job.waited_ns)
+        .filter(|ns| *ns > 0)
+        .collect();
+    match queue.in_order {
+        true => Saving::latency(waited),
+        // No bound for any one of them.
+        false => {
+            let count = waited.len() as u64;
+            Saving::sum(SavingKind::Latency, sum(waited), count)
+        }
+    }
+}
+
+/// Who reads, and who does the jobs.
+struct Who {
+    crew: Crew,
+    reads_in: u32,
+    /// Threads, or processes.
+    count: usize,
+    at_a_time: usize,
+    /// The jobs look up names.
+    look_ups: bool,
+}
+
+impl Who {
+    fn of(model: &Model, queue: &JobQueue<'_>) -> Self {
+        let processes = |tids: &BTreeSet<u32>| -> BTreeSet<u32> {
+            let threads = tids.iter().filter_map(|tid| model.threads.get(tid));
+            threads.map(|thread| thread.tgid).collect()
+        };
+        let (readers, workers) = (processes(&queue.readers), processes(&queue.workers));
+        let crew = match readers.is_disjoint(&workers) {
+            true => Crew::Helpers,
+            false => Crew::Threads,
+        };
+        Self {
+            crew,
+            reads_in: readers.first().copied().unwrap_or(0),
+            count: match crew {
+                Crew::Helpers => workers.len(),
+                Crew::Threads => queue.workers.len(),
+            },
+            at_a_time: queue.at_a_time,
+            look_ups: look_up_names(model, queue),
+        }
+    }
+
+    /// Fewer jobs than there are workers are under way at a time: something lets no more through.
+    fn is_narrow(&self) -> bool {
+        self.at_a_time < self.count
+    }
+
+    fn in_title(&self) -> String {
+        let (one, many) = match self.crew {
+            Crew::Threads => ("thread", "threads"),
+            Crew::Helpers => ("helper process", "helper processes"),
+        };
+        let jobs = match self.look_ups {
+            true => "which look up names",
+            false => "which sleep",
+        };
+        match (self.at_a_time, self.count) {
+            (1, 2..) => format!("{jobs} one at a time, though {} {many} do them", self.count),
+            (most, all) if most < all => {
+                format!("{jobs} {most} at a time, though {all} {many} do them")
+            }
+            (_, 1) => format!("{jobs} in the only {one}"),
+            (_, all) => format!("{jobs} in the only {all} {many}"),
+        }
+    }
+
+    fn ahead(&self, queue: &JobQueue<'_>) -> String {
+        let mut ahead: Vec<usize> = queue.victims().map(|job| job.ahead).collect();
+        ahead.sort_unstable();
+        let ahead = ahead.get(ahead.len() / 2).copied().unwrap_or(0);
+        format!(
+            "when one of them was read, {} others were before it (median); for {} never more than \
+             {} under way, and {} requests were (on average); {}",
+            ahead,
+            duration(queue.full_ns),
+            match queue.at_a_time {
+                1 => "one job was".to_owned(),
+                most => format!("{most} jobs were"),
+            },
+            figure(queue.open),
+            match queue.in_order {
+                true => "jobs begin in the order in which requests were read",
+                false => {
+                    "jobs do not begin in the order in which requests were read: which waited for \
+                     how long does not show, and each has its part of what all waited"
+                }
+            }
+        )
+    }
+
+    fn fix(&self, queue: &JobQueue<'_>) -> String {
+        let shorter = queue
+            .reasons
+            .first()
+            .map_or_else(String::new, |(reason, _)| {
+                format!("; or have the jobs wait for less in {}", reason.what)
+            });
+        if self.look_ups {
+            return "keep looked-up names (a cache, a local resolver), look them up without a \
+                    thread in hand (c-ares, an asynchronous resolver), or in an executor of their \
+                    own; node's pool has half of its threads for that (UV_THREADPOOL_SIZE)"
+                .to_owned();
+        }
+        let more = if self.is_narrow() {
+            "let jobs pass each other that need no order: a queue for each key or client, or a \
+             queue of their own for quick ones; more threads would not help"
+        } else if self.crew == Crew::Helpers {
+            "more helper processes, or some of their own for quick jobs"
+        } else {
+            "a larger executor (asyncio: ThreadPoolExecutor(max_workers), node: \
+             UV_THREADPOOL_SIZE, tokio: max_blocking_threads, a JVM: the pool's size), or one of \
+             their own for quick jobs"
+        };
+        format!("{more}{shorter}")
+    }
+}
+
+/// Whether most of what the jobs sleep in is the C library's look-up of names.
+fn look_up_names(model: &Model, queue: &JobQueue<'_>) -> bool {
+    let looks_up = |label: &Label| {
+        let functions = ["getaddrinfo", "gethostby", "getnameinfo", "res_n"];
+        let name = &label.name;
+        functions.iter().any(|function| name.contains(function))
+    };
+    let in_it = queue.sleeps.iter().filter(|(wait, _)| {
+        let stack = model.stacks.get(wait.user_stack);
+        stack.is_some_and(|stack| stack.labels.iter().any(looks_up))
+    });
+    let slept_ns = sum(queue.sleeps.iter().map(|(_, ns)| *ns));
+    Share::new(sum(in_it.map(|(_, ns)| *ns)), slept_ns).is_at_least(*MOST)
+}
+
+fn what_jobs_do(queue: &JobQueue<'_>, look_ups: bool) -> String {
+    let reasons = queue.reasons.iter().take(*SHOWN);
+    let reasons = reasons.filter(|(_, ns)| whole_percent(*ns, queue.busy_ns) > 0);
+    let reasons: Vec<String> = reasons
+        .map(|(reason, ns)| {
+            let words = reason.in_words();
+            let share = percent(*ns, queue.busy_ns);
+            format!("{} {share}", words.trim_start_matches(" in "))
+        })
+        .collect();
+    let what = if look_ups {
+        ", in looking up names"
+    } else {
+        ""
+    };
+    format!(
+        "what the jobs wait for meanwhile{what}: {}",
+        reasons.join("; ")
+    )
+}
+
+fn of_what_they_wait_for(queue: &JobQueue<'_>) -> &'static str {
+    if queue.serves_more {
+        "when several jobs began to wait at once, they were done at the same time: more at a time \
+         would not just queue there"
+    } else {
+        "whether what the jobs wait for can do more at once does not show"
+    }
+}
+
+/// The middle latency as it was, and by replay with more jobs at a time.
+type Replayed = (u64, Vec<(usize, u64)>);
+
+/// `None` where the replay does not bring about what was, or where the middle request did not wait.
+fn replayed(queue: &JobQueue<'_>) -> Option<Replayed> {
+    let mut jobs: Vec<Worked> = queue.jobs.iter().map(|job| job.worked).collect();
+    jobs.sort_by_key(|job| job.ready_ns);
+    let real = jobs
+        .iter()
+        .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
+    let real_ns = replay::median_ns(real.collect());
+    let now = queue.at_a_time;
+    let with = |more: usize| replay::median_ns(replay::latencies(&jobs, now, more));
+    if Share::new(with(0).abs_diff(real_ns), real_ns).exceeds(*REPLAY_OFF) {
+        return None;
+    }
+    let more = BTreeSet::from([now + 1, now + 2, now * 2, now * 4]);
+    let more: Vec<(usize, u64)> = more.into_iter().map(|all| (all, with(all - now))).collect();
+    let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
+    Share::new(best_ns, real_ns)
+        .is_below(*WORKERS_MORE_HELP)
+        .then_some((real_ns, more))
+}
+
+fn in_words(queue: &JobQueue<'_>, (real_ns, more): &Replayed) -> Evidence {
+    let more: Vec<String> = more
+        .iter()
+        .map(|(jobs, ns)| format!("{} with {jobs}", duration(*ns)))
+        .collect();
+    Evidence::new(format!(
+        "by replay a request would typically take {}, instead of {} with {} at a time",
+        list(&more),
+        duration(*real_ns),
+        counted(queue.at_a_time, "job"),
+    ))
+}
+
+/// The sleep that took most, as an example.
+fn cause(model: &Model, queue: &JobQueue<'_>) -> Option<Cause> {
+    let (wait, _) = queue.sleeps.iter().max_by_key(|(_, ns)| *ns)?;
+    let doing = format!("asleep in {}", system_call_name(wait));
+    Some(Cause::new(model, wait.tid, doing, wait.user_stack))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use serde_json::json;
+use whywait_model::script::Script;
+
+use super::*;
+
+const RECV: u32 = 45;
+const PORT: u16 = 8080;
+
+/// A thread that reads, and two others that sleep for 200 ms a request and answer; eight clients.
+/// `answers`: who answers which request.
+fn handed(answers: fn(u64) -> u32) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "reader").thread(2, "one").thread(3, "two");
+    let work = script.stack(&["main", "job", "fetch_price", "recv"]);
+    for number in 0..48_u64 {
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        script
+            .wait(2 + (number % 2) as u32, RECV, from, from + 200)
+            .stack(work)
+            .by_softirq()
+            .done();
+        let read = (from + 200).saturating_sub(800).max(10);
+        script
+            .request(number + 1)
+            .port(PORT)
+            .ready(read)
+            .read(read, 1)
+            .answered(from + 200, answers(number));
+    }
+    script.ends(6000);
+    script
+}
+
+#[test]
+fn those_who_answer_what_another_one_reads_are_workers() {
+    let found = detect(&Facts::of(
+        &handed(|number| 2 + (number % 2) as u32).model(),
+    ));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    assert_eq!(finding.subject["readers"], json!([1]));
+}
+
+#[test]
+fn who_reads_and_answers_has_handed_nothing_on() {
+    let all: fn(u64) -> u32 = |_| 1;
+    let a_third: fn(u64) -> u32 = |number| match number % 3 {
+        0 => 1,
+        _ => 2 + (number % 2) as u32,
+    };
+    for answers in [all, a_third] {
+        let found = detect(&Facts::of(&handed(answers).model()));
+        assert_eq!(found, []);
+    }
+}
+
+/// A loop, thread 1, and two threads that its answers follow. Eight clients; two jobs end at a
+/// time, 10 ms apart; the loop sleeps in between.
+fn executor() -> Script {
+    const READ: u32 = 0;
+    let mut script = Script::new();
+    script
+        .thread(1, "loop")
+        .thread(2, "executor_0")
+        .thread(3, "executor_1");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    let mut polled = 10;
+    for number in 0..48_u64 {
+        let tid = 2 + (number % 2) as u32;
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        let done = from + 200;
+        script
+            .wait(tid, READ, from, done)
+            .stack(work)
+            .by_softirq()
+            .done();
+        script
+            .wait(1, 232, polled, done)
+            .epoll(7)
+            .stack(poll)
+            .by(tid)
+            .done();
+        polled = done;
+        let read = done.saturating_sub(800).max(10);
+        script
+            .request(number + 1)
+            .port(PORT)
+            .epoll(7)
+            .ready(read)
+            .read(read, 1)
+            .answered(done, 1);
+    }
+    script.ends(6000);
+    script
+}
+
+#[test]
+fn jobs_that_queue_for_an_executor_are_found() {
+    let found = detect(&Facts::of(&executor().model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert!(
+        finding
+            .title
+            .ends_with("behind the jobs of others, which sleep in the only 2 threads"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
+
+#[test]
+fn loops_that_wake_each_other_are_no_executors() {
+    let mut script = executor();
+    // They read requests themselves.
+    for tid in 2..=3 {
+        script
+            .request(100 + u64::from(tid))
+            .port(PORT)
+            .ready(5500)
+            .read(5501, tid)
+            .answered(5502, tid);
+    }
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// A loop, thread 1, and ten threads, of whom each hands the next job to another one: twelve
+/// clients' jobs of 60 ms, one after another.
+fn ordered() -> Script {
+    const FUTEX: u32 = 202;
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "run_next", "fetch_price", "recv"]);
+    let rest = script.stack(&["main", "take", "futex"]);
+    let mut rested = [10; 10];
+    for tid in 2..12 {
+        script.thread(tid, "executor");
+    }
+    for number in 0..72_u64 {
+        let at = (number % 10) as usize;
+        let tid = 2 + at as u32;
+        let from = 10 + number * 60;
+        let before = 2 + (number + 9) as u32 % 10;
+        let gives = script.wait(tid, FUTEX, rested[at], from).stack(rest);
+        gives.by(if number == 0 { 1 } else { before }).done();
+        let job = script.wait(tid, RECV, from, from + 60).stack(work);
+        job.by_softirq().done();
+        rested[at] = from + 60;
+        let polled = script.wait(1, 232, from, from + 60).epoll(7).stack(poll);
+        polled.by(tid).done();
+        let read = (from + 60).saturating_sub(720).max(10);
+        let request = script.request(number + 1).port(PORT).epoll(7).ready(read);
+        request.read(read, 1).answered(from + 60, 1);
+    }
+    for (tid, rested) in (2..).zip(rested) {
+        let rests = script.wait(tid, FUTEX, rested, 4_400).stack(rest);
+        rests.by(1).done();
+    }
+    script.ends(4_400);
+    script
+}
+
+#[test]
+fn one_queue_before_many_threads_is_no_lack_of_threads() {
+    let found = detect(&Facts::of(&ordered().model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:#?}");
+    };
+    assert!(
+        finding
+            .title
+            .ends_with("which sleep one at a time, though 10 threads do them"),
+        "{}",
+        finding.title
+    );
+    assert!(
+        finding.fix.contains("more threads would not help"),
+        "{}",
+        finding.fix
+    );
+    assert_eq!(finding.subject["at_a_time"], json!(1));
+}
+
+/// Who waits behind jobs did not wait for what they wait for.
+#[test]
+fn what_jobs_sleep_in_is_not_what_requests_wait_for() {
+    let found = crate::find(&Facts::of(&ordered().model()));
+    let codes: Vec<&str> = found.iter().map(|finding| finding.code.name()).collect();
+    assert_eq!(codes, ["queued-behind"]);
+}

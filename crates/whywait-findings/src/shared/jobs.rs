@@ -1,0 +1,542 @@
+//! Jobs: what a thread that reads requests hands to others, and waits for. Those are the threads of
+//! an executor behind a loop, of a runtime's pool for blocking work, behind an acceptor, or helper
+//! processes. They are known by wakes: they end the sleeps of who reads, who in turn ends theirs.
+//! Connections and calls do not matter.
+//!
+//! Such workers have a place of rest: the sleeps there are ended by who hands jobs out, or by one
+//! another. Whoever is not there has a job. While requests wait, never more than so many jobs are
+//! under way: as many as there are workers, or fewer, where something before them lets only so many
+//! through (one queue that keeps the order, a limit of libuv's on look-ups).
+//!
+//! Jobs are taken in the order in which requests were read. So each begins when all that were read
+//! before it are done, but for as many as are under way at a time. Which worker did which job need
+//! not be known.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use whywait_events::{Ns, StackId, Wait, WakeContext};
+use whywait_model::{Model, RequestRef, Thread, WaitClass};
+
+use crate::facts::Facts;
+use crate::numbers::{
+    EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, HANDED_ON, MOST, NEARLY_ALL,
+    QUEUE_FULL, QUEUE_PAIRED, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
+use crate::shared::reasons::{self, WaitReason, locks_a_file};
+use crate::shared::replay::Worked;
+
+/// Jobs of requests, and who does them.
+pub(crate) struct JobQueue<'m> {
+    /// The threads that read the requests.
+    pub(crate) readers: BTreeSet<u32>,
+    /// The threads that do the jobs.
+    pub(crate) workers: BTreeSet<u32>,
+    /// So many jobs are under way at most while requests wait.
+    pub(crate) at_a_time: usize,
+    /// The requests, in the order in which they were read.
+    pub(crate) jobs: Vec<QueuedJob<'m>>,
+    /// Jobs begin in that order. Else it is known how long all of them waited together, and not
+    /// which did for how long.
+    pub(crate) in_order: bool,
+    /// For how long so many jobs were under way and more requests were, …
+    pub(crate) full_ns: u64,
+    /// … and how many requests were then, on average.
+    pub(crate) open: f64,
+    /// What workers slept in then, and for how long.
+    pub(crate) sleeps: Vec<(&'m Wait, u64)>,
+    /// For how long they had jobs then, all together.
+    pub(crate) busy_ns: u64,
+    /// What they slept in, the longest first.
+    pub(crate) reasons: Vec<(WaitReason, u64)>,
+    /// What they wait for can do more at once, as far as that shows.
+    pub(crate) serves_more: bool,
+}
+
+/// A request and its job.
+#[derive(Clone, Copy)]
+pub(crate) struct QueuedJob<'m> {
+    pub(crate) request: RequestRef<'m>,
+    /// For how long it waited for the jobs before it.
+    pub(crate) waited_ns: u64,
+    /// How many of them there were when it was read.
+    pub(crate) ahead: usize,
+    pub(crate) worked: Worked,
+}
+
+impl<'m> JobQueue<'m> {
+    /// All of them.
+    pub(crate) fn of(facts: &Facts<'m>) -> Vec<Self> {
+        let slow_ns = facts.slow().total_ns;
+        let queues = groups(facts).into_iter();
+        let queues = queues
+            .filter_map(|(readers, requests)| Self::of_readers(facts.model, readers, requests));
+        queues
+            .filter(|queue| queue.is_worth_a_word(slow_ns))
+            .collect()
+    }
+
+    /// The requests that waited for so long that it takes an explanation.
+    pub(crate) fn victims(&self) -> impl Iterator<Item = &QueuedJob<'m>> {
+        let waited = self.jobs.iter().filter(|job| job.waited_ns >= *SLOW_NS);
+        waited.filter(|job| job.request.counts())
+    }
+
+    fn is_worth_a_word(&self, slow_ns: u64) -> bool {
+        let waited_ns = sum(self.victims().map(|job| job.waited_ns));
+        self.victims().count() >= *WORKERS_MIN_VICTIMS
+            && Share::new(waited_ns, slow_ns).is_at_least(*WORKERS_WORTH)
+    }
+
+    fn of_readers(
+        model: &'m Model,
+        readers: BTreeSet<u32>,
+        mut requests: Vec<RequestRef<'m>>,
+    ) -> Option<Self> {
+        requests.sort_by_key(|request| (request.recv_ns, request.ready_ns));
+        let workers = Workers::of(model, &readers, &requests)?;
+        if !workers.answers_follow(model, &readers, &requests) {
+            return None;
+        }
+        let load = Load::of(model, &workers, &requests)?;
+        let jobs = in_turn(&requests, load.at_a_time, model.end_ns);
+        let in_order = jobs.is_some();
+        let jobs = jobs.unwrap_or_else(|| load.in_proportion(&requests, model.end_ns));
+        let full = Covered::new(load.full);
+        let mut sleeps = Vec::new();
+        for wait in workers.threads(model).flat_map(|one| one.timeline.waits()) {
+            let ns = full.within((wait.out_ns, wait.over_ns().unwrap_or(model.end_ns)));
+            if ns > 0 && !workers.rests(model, wait) {
+                sleeps.push((wait, ns));
+            }
+        }
+        let busy_ns = sum(load.busy.iter().map(|interval| full.within(*interval)));
+        // Where they compute, more of them would share the same CPUs.
+        let slept_ns = sum(sleeps.iter().map(|(_, ns)| *ns));
+        // Where they wait for a lock, more of them would wait there as well.
+        let locked = sleeps.iter().filter(|(wait, _)| is_lock(model, wait));
+        let locked_ns = sum(locked.map(|(_, ns)| *ns));
+        if Share::new(slept_ns, busy_ns).is_below(*WORKERS_ASLEEP)
+            || Share::new(locked_ns, slept_ns).is_at_least(*MOST)
+        {
+            return None;
+        }
+        let reasons = reasons::of(model, sleeps.iter().copied());
+        let elsewhere = reasons::queues_elsewhere(model, &workers.tids, &reasons);
+        // What they wait for answers one after another: more of them would queue there.
+        if elsewhere == Some(true) && load.at_a_time == workers.tids.len() {
+            return None;
+        }
+        Some(Self {
+            serves_more: elsewhere == Some(false),
+            reasons,
+            readers,
+            workers: workers.tids,
+            at_a_time: load.at_a_time,
+            jobs,
+            in_order,
+            full_ns: load.full_ns,
+            open: load.open_ns as f64 / load.full_ns.max(1) as f64,
+            sleeps,
+            busy_ns,
+        })
+    }
+
+    /// Whether these threads are all workers of its: what they call is called by jobs.
+    pub(crate) fn has(&self, threads: &BTreeSet<u32>) -> bool {
+        !threads.is_empty() && threads.is_subset(&self.workers)
+    }
+}
+
+/// Requests by who reads them: the members of an epoll instance's pool, or a thread by itself.
+fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
+    let mut groups: Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> = Vec::new();
+    let pools = facts.model.pools.iter();
+    let mut of_reader: BTreeMap<u32, usize> = BTreeMap::new();
+    for pool in pools {
+        let members: BTreeSet<u32> = pool.members.keys().copied().collect();
+        for tid in &members {
+            of_reader.entry(*tid).or_insert(groups.len());
+        }
+        groups.push((members, Vec::new()));
+    }
+    for (tid, requests) in facts.readers() {
+        let at = *of_reader.entry(*tid).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push((BTreeSet::from([*tid]), Vec::new()));
+        }
+        let read = requests.iter().filter(|one| one.recv_ns.is_some());
+        let read = read.filter(|one| !one.was_stopped() && !one.multiplexed);
+        groups[at].1.extend(read);
+    }
+    groups.retain(|(_, requests)| !requests.is_empty());
+    groups
+}
+
+/// Where a thread sleeps: the same place has the same call and the same stack.
+type Place = (Option<u32>, StackId);
+
+/// Who does the jobs, and where they wait for the next one.
+struct Workers {
+    tids: BTreeSet<u32>,
+    rests: BTreeSet<Place>,
+    /// Who hands jobs out: those who read requests, and the workers themselves.
+    hands: BTreeSet<u32>,
+    /// The workers write the answers.
+    answer: bool,
+}
+
+impl Workers {
+    fn of(model: &Model, readers: &BTreeSet<u32>, requests: &[RequestRef<'_>]) -> Option<Self> {
+        let mut times: BTreeMap<u32, usize> = BTreeMap::new();
+        let waits = readers.iter().filter_map(|tid| model.threads.get(tid));
+        for wait in waits.flat_map(|thread| thread.timeline.waits()) {
+            if wait.wake_context == WakeContext::Task && !readers.contains(&wait.waker_tid) {
+                *times.entry(wait.waker_tid).or_default() += 1;
+            }
+        }
+        let answered = requests.iter().filter(|one| one.is_answered());
+        let (mut all, mut by_others) = (0, 0);
+        for request in answered {
+            all += 1;
+            if !readers.contains(&request.send_tid) {
+                by_others += 1;
+                *times.entry(request.send_tid).or_default() += 1;
+            }
+        }
+        let reading: BTreeSet<u32> = model.requests().map(|one| one.recv_tid).collect();
+        let known = times
+            .into_iter()
+            .filter(|(_, times)| *times >= *EXECUTOR_MIN_JOBS);
+        let known: BTreeSet<u32> = known
+            .map(|(tid, _)| tid)
+            .filter(|tid| model.threads.contains_key(tid) && !reading.contains(tid))
+            .collect();
+        if known.is_empty() {
+            return None;
+        }
+        let mut workers = Self {
+            hands: readers.union(&known).copied().collect(),
+            rests: BTreeSet::new(),
+            answer: Share::counted(by_others, all).is_at_least(*HANDED_ON),
+            tids: known,
+        };
+        workers.add_alike(model, &reading);
+        workers.hands.extend(workers.tids.iter().copied());
+        let threads = workers.threads(model);
+        let waits = threads.flat_map(|thread| thread.timeline.waits());
+        let waits = waits.filter(|wait| wait.user_stack != 0);
+        let rests = waits.filter(|wait| workers.gets_a_job(model, wait));
+        workers.rests = rests.map(place).collect();
+        let loops: BTreeSet<u32> = workers
+            .threads(model)
+            .filter(|thread| workers.serves_several(model, thread))
+            .map(|thread| thread.tid)
+            .collect();
+        workers.tids.retain(|tid| !loops.contains(tid));
+        (!workers.tids.is_empty()).then_some(workers)
+    }
+
+    /// Whether a thread waits for whatever comes of several things at once when it does not rest: a
+    /// loop, which may have any number of jobs in hand.
+    fn serves_several(&self, model: &Model, thread: &Thread) -> bool {
+        let waits = thread.timeline.waits().iter();
+        let (mut in_poll_ns, mut all_ns) = (0_u64, 0_u64);
+        for wait in waits.filter(|wait| !self.rests(model, wait)) {
+            let ns = wait.woken_ns().saturating_sub(wait.out_ns);
+            all_ns = all_ns.saturating_add(ns);
+            if wait.epoll != 0 {
+                in_poll_ns = in_poll_ns.saturating_add(ns);
+            }
+        }
+        all_ns > 0 && Share::new(in_poll_ns, all_ns).is_at_least(*MOST)
+    }
+
+    /// Adds those of the same processes that sleep in the same work: whose jobs took so long that
+    /// none was done.
+    fn add_alike(&mut self, model: &Model, reading: &BTreeSet<u32>) {
+        let work = |thread: &Thread| -> Vec<Place> {
+            let waits = thread.timeline.waits().iter();
+            let waits = waits.filter(|wait| wait.user_stack != 0);
+            let waits = waits.filter(|wait| !self.gets_a_job(model, wait));
+            waits.map(place).collect()
+        };
+        let known: BTreeSet<Place> = self.threads(model).flat_map(work).collect();
+        let processes: BTreeSet<u32> = self.threads(model).map(|thread| thread.tgid).collect();
+        let others = model.threads.values().filter(|thread| {
+            processes.contains(&thread.tgid)
+                && !self.hands.contains(&thread.tid)
+                && !reading.contains(&thread.tid)
+        });
+        let alike = others.filter(|thread| {
+            let same = work(thread)
+                .iter()
+                .filter(|place| known.contains(place))
+                .count();
+            same >= *EXECUTOR_MIN_JOBS
+        });
+        let alike: Vec<u32> = alike.map(|thread| thread.tid).collect();
+        self.tids.extend(alike);
+    }
+
+    fn threads<'m>(&self, model: &'m Model) -> impl Iterator<Item = &'m Thread> {
+        self.tids.iter().filter_map(|tid| model.threads.get(tid))
+    }
+
+    /// Whether a sleep ended with a job: who hands them out ended it, and it was no lock.
+    fn gets_a_job(&self, model: &Model, wait: &Wait) -> bool {
+        wait.wake_context == WakeContext::Task
+            && self.hands.contains(&wait.waker_tid)
+            && !model.is_lock_wait(wait)
+            && model.class_of(wait) != Some(WaitClass::Lock)
+    }
+
+    /// Whether a worker sleeps where it waits for its next job. Of a sleep without a stack only who
+    /// ended it tells.
+    fn rests(&self, model: &Model, wait: &Wait) -> bool {
+        match wait.user_stack {
+            0 => self.gets_a_job(model, wait),
+            _ => self.rests.contains(&place(wait)),
+        }
+    }
+
+    /// Whether the answers follow on jobs: the workers write them, or the sleep of who does so was
+    /// ended by a worker.
+    fn answers_follow(
+        &self,
+        model: &Model,
+        readers: &BTreeSet<u32>,
+        requests: &[RequestRef<'_>],
+    ) -> bool {
+        if self.answer {
+            return true;
+        }
+        let (mut follow, mut all) = (0, 0);
+        for request in requests {
+            let slow = request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS);
+            let Some(at_ns) = request.first_send_ns.filter(|_| slow) else {
+                continue;
+            };
+            all += 1;
+            let since_ns = at_ns.saturating_sub(*EXECUTOR_ANSWERED_NS);
+            let woken = readers.iter().filter_map(|tid| model.threads.get(tid));
+            let mut woken = woken.flat_map(|one| one.timeline.overlapping(since_ns, at_ns));
+            follow += usize::from(woken.any(|wait| {
+                wait.wake_context == WakeContext::Task
+                    && self.tids.contains(&wait.waker_tid)
+                    && wait.woken_ns() <= at_ns
+            }));
+        }
+        Share::counted(follow, all).is_at_least(*EXECUTOR_ANSWERS)
+    }
+}
+
+fn is_lock(model: &Model, wait: &Wait) -> bool {
+    model.is_lock_wait(wait) || locks_a_file(wait)
+}
+
+fn place(wait: &Wait) -> Place {
+    (wait.syscall, wait.user_stack)
+}
+
+/// How many jobs and requests are under way when.
+struct Load {
+    at_a_time: usize,
+    /// When a worker had a job, each by itself.
+    busy: Vec<Interval>,
+    /// When as many jobs as ever were under way, and more requests: in order.
+    full: Vec<Interval>,
+    /// … and how many requests were, apart where they are others.
+    open: Vec<(Interval, usize)>,
+    full_ns: u64,
+    open_ns: u64,
+}
+
+impl Load {
+    fn of(model: &Model, workers: &Workers, requests: &[RequestRef<'_>]) -> Option<Self> {
+        let busy: Vec<Interval> = workers
+            .threads(model)
+            .flat_map(|thread| with_jobs(model, workers, thread))
+            .collect();
+        let open: Vec<Interval> = requests
+            .iter()
+            .filter_map(|request| {
+                Some((
+                    request.recv_ns?,
+                    request.answered_ns().unwrap_or(model.end_ns),
+                ))
+            })
+            .collect();
+        let mut edges: Vec<(Ns, usize, i64)> = Vec::new();
+        for (what, intervals) in [(0, &busy), (1, &open)] {
+            for (from_ns, to_ns) in intervals.iter().filter(|one| one.0 < one.1) {
+                edges.push((*from_ns, what, 1));
+                edges.push((*to_ns, what, -1));
+            }
+        }
+        edges.sort_unstable();
+        // From when until when how many jobs and requests were under way.
+        let mut spans: Vec<(Interval, usize, usize)> = Vec::new();
+        let mut now = [0_i64; 2];
+        for (at, (from_ns, what, change)) in edges.iter().enumerate() {
+            now[*what] += change;
+            if let Some((to_ns, ..)) = edges.get(at + 1).filter(|next| next.0 > *from_ns) {
+                let count = now.map(|count| usize::try_from(count).unwrap_or(0));
+                spans.push(((*from_ns, *to_ns), count[0], count[1]));
+            }
+        }
+        let length = |span: &(Interval, usize, usize)| span.0.1 - span.0.0;
+        let waiting = spans.iter().filter(|(_, busy, open)| open > busy);
+        let mut by_busy: BTreeMap<usize, u64> = BTreeMap::new();
+        for span in waiting {
+            *by_busy.entry(span.1).or_default() += length(span);
+        }
+        let all_ns = sum(by_busy.values().copied());
+        let mut up_to_ns = 0;
+        // For a moment there is one more: who hands over, and who takes over.
+        let at_a_time = by_busy.iter().find_map(|(busy, ns)| {
+            up_to_ns += ns;
+            Share::new(up_to_ns, all_ns)
+                .is_at_least(*NEARLY_ALL)
+                .then_some(*busy)
+        })?;
+        let more = |open: usize| open > at_a_time;
+        let waiting_ns = sum(spans.iter().filter(|span| more(span.2)).map(length));
+        let full = spans
+            .iter()
+            .filter(|span| more(span.2) && span.1 >= at_a_time);
+        let full: Vec<_> = full.collect();
+        let full_ns = sum(full.iter().map(|span| length(span)));
+        if at_a_time == 0 || Share::new(full_ns, waiting_ns).is_below(*QUEUE_FULL) {
+            return None;
+        }
+        let open_ns = full
+            .iter()
+            .map(|span| length(span).saturating_mul(span.2 as u64));
+        Some(Self {
+            at_a_time,
+            full_ns,
+            open_ns: sum(open_ns),
+            open: full.iter().map(|span| (span.0, span.2)).collect(),
+            full: merged(full.iter().map(|span| span.0).collect()),
+            busy,
+        })
+    }
+}
+
+impl Load {
+    /// What each request waited if all that are under way wait for as long: of so many, all but
+    /// those whose jobs are under way.
+    fn in_proportion<'m>(&self, requests: &[RequestRef<'m>], end_ns: Ns) -> Vec<QueuedJob<'m>> {
+        let mut before_ns = 0_u64;
+        let waited: Vec<(Interval, u64, u64)> = self
+            .open
+            .iter()
+            .map(|(span, open)| {
+                let wait = in_proportion(
+                    span.1 - span.0,
+                    (open - self.at_a_time) as u64,
+                    *open as u64,
+                );
+                let so_far_ns = before_ns;
+                before_ns = before_ns.saturating_add(wait);
+                (*span, wait, so_far_ns)
+            })
+            .collect();
+        let until = |at_ns: Ns| {
+            let after = waited.partition_point(|(span, ..)| span.0 < at_ns);
+            let Some((span, wait, so_far_ns)) = after.checked_sub(1).map(|last| waited[last])
+            else {
+                return 0;
+            };
+            let part_ns = at_ns.min(span.1) - span.0;
+            so_far_ns.saturating_add(in_proportion(wait, part_ns, span.1 - span.0))
+        };
+        let mut open = BinaryHeap::new();
+        let read = requests.iter().filter_map(|one| Some((*one, one.recv_ns?)));
+        read.map(|(request, read_ns)| {
+            let done_ns = request.answered_ns().unwrap_or(end_ns).max(read_ns);
+            let waited_ns = until(done_ns).saturating_sub(until(read_ns));
+            QueuedJob::new(request, read_ns, waited_ns, done_ns, &mut open)
+        })
+        .collect()
+    }
+}
+
+impl<'m> QueuedJob<'m> {
+    /// `open`: until when those are under way that were read before.
+    fn new(
+        request: RequestRef<'m>,
+        read_ns: Ns,
+        waited_ns: u64,
+        done_ns: Ns,
+        open: &mut BinaryHeap<Reverse<Ns>>,
+    ) -> Self {
+        while open.peek().is_some_and(|Reverse(ns)| *ns <= read_ns) {
+            open.pop();
+        }
+        let ahead = open.len();
+        open.push(Reverse(done_ns));
+        Self {
+            request,
+            waited_ns,
+            ahead,
+            worked: Worked {
+                socket: request.socket,
+                ready_ns: request.ready_ns.min(read_ns),
+                taken_ns: read_ns.saturating_add(waited_ns).min(done_ns),
+                answered_ns: done_ns,
+                free_ns: done_ns,
+            },
+        }
+    }
+}
+
+/// When a worker had a job: all the time in which it did not wait for one.
+fn with_jobs(model: &Model, workers: &Workers, thread: &Thread) -> Vec<Interval> {
+    let mut jobs = Vec::new();
+    let mut at_ns = thread
+        .started
+        .map_or(model.meta.started_ns, |(at_ns, _)| at_ns);
+    let rests = thread.timeline.waits().iter();
+    for wait in rests.filter(|wait| workers.rests(model, wait)) {
+        jobs.push((at_ns, wait.out_ns));
+        at_ns = wait.over_ns().unwrap_or(model.end_ns).max(at_ns);
+    }
+    jobs.push((at_ns, thread.ended_ns.unwrap_or(model.end_ns)));
+    jobs.retain(|job| job.0 < job.1);
+    jobs
+}
+
+/// When the job of each request began, in the order in which they were read; `None`: they are not
+/// done in that order, for some were done before their turn.
+fn in_turn<'m>(
+    requests: &[RequestRef<'m>],
+    at_a_time: usize,
+    end_ns: Ns,
+) -> Option<Vec<QueuedJob<'m>>> {
+    let mut free: BinaryHeap<Reverse<Ns>> = BinaryHeap::new();
+    let mut open: BinaryHeap<Reverse<Ns>> = BinaryHeap::new();
+    let mut jobs = Vec::new();
+    let mut in_turn = 0;
+    for request in requests {
+        let Some(read_ns) = request.recv_ns else {
+            continue;
+        };
+        let done_ns = request.answered_ns().unwrap_or(end_ns).max(read_ns);
+        let free_ns = match free.len() < at_a_time {
+            true => read_ns,
+            false => free.pop().map_or(read_ns, |Reverse(ns)| ns.max(read_ns)),
+        };
+        in_turn += usize::from(free_ns <= done_ns);
+        free.push(Reverse(done_ns.max(free_ns)));
+        let waited_ns = free_ns.min(done_ns) - read_ns;
+        jobs.push(QueuedJob::new(
+            *request, read_ns, waited_ns, done_ns, &mut open,
+        ));
+    }
+    Share::counted(in_turn, jobs.len())
+        .is_at_least(*QUEUE_PAIRED)
+        .then_some(jobs)
+}
