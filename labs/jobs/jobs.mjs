@@ -1,10 +1,10 @@
 // A node server that hands each request's job to others: helper processes, or libuv's threads.
 //
 //   node jobs.mjs helper N     to N processes, over node's channel to its children
-//   node jobs.mjs names        to libuv's pool, which looks up names, two at a time (of four threads)
+//   node jobs.mjs names        to libuv's pool, which looks up names: two of its four threads do
 //
-// Of four clients three ask for a report, which takes 60 ms of sleep, or for a slow name. The fourth
-// one asks for a thumbnail, or for a quick name.
+// Of four clients three ask for a report, which takes 60 ms of sleep, or for a slow name. The
+// fourth one asks for a thumbnail, or for a quick name.
 import { fork } from 'node:child_process';
 import dns from 'node:dns';
 import fs from 'node:fs';

@@ -185,6 +185,11 @@ fn exchanges_and_their_peers_are_seen() {
     }
     let answered = of(slow).filter(|row| row.last_read_ns.is_some()).count();
     assert_eq!((answered, of(local).count()), (3, 3), "{rows:#?}");
+    assert_eq!(
+        of(fast).count(),
+        50,
+        "short ones have rows, where they are few"
+    );
     let new = of(slow).find(|row| row.connect_ns.is_some());
     let new = new.expect("one of the connections was seen being made");
     assert!(new.connect_ns <= new.connected_ns && new.connected_ns <= Some(new.first_send_ns));

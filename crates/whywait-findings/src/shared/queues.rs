@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
-use whywait_model::RequestRef;
+use whywait_model::{Peer, RequestRef};
 use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
@@ -59,6 +59,12 @@ pub(crate) struct Queue<'m> {
     /// A call, in the middle, or several of a request for which it kept a connection.
     pub(crate) call_ns: u64,
     pub(crate) kept: bool,
+    /// So much of that is in calls, in the middle.
+    pub(crate) in_calls_ns: u64,
+    /// Whom a request calls while it keeps a connection, and how long that takes, in the middle.
+    meanwhile: Vec<(Peer<'m>, u64)>,
+    /// When each request used which connections, by its connection and number.
+    uses: HashMap<(u64, u32), Vec<Interval>>,
     pub(crate) capacity: Capacity,
     pub(crate) replay: Option<QueueReplay>,
 }
@@ -107,6 +113,24 @@ struct Pairs<'m> {
     calls: Vec<Vec<usize>>,
 }
 
+impl Pairs<'_> {
+    /// When each request used which connections.
+    fn uses(&self, calls: &[Interval]) -> HashMap<(u64, u32), Vec<Interval>> {
+        let own = self.requests.iter().zip(&self.calls);
+        own.map(|(request, own)| {
+            let uses = own.iter().map(|at| calls[*at]);
+            ((request.socket, request.seq), uses.collect())
+        })
+        .collect()
+    }
+}
+
+/// What the calls of a request take, in the middle.
+fn in_calls(calls: &[&Exchange], pairs: &Pairs<'_>) -> u64 {
+    let of_request = |own: &Vec<usize>| sum(own.iter().map(|at| length(whole(calls[*at]))));
+    median_ns(pairs.calls.iter().map(of_request).collect())
+}
+
 impl<'m> Queue<'m> {
     /// All of them.
     pub(crate) fn of(facts: &Facts<'m>) -> Vec<Queue<'m>> {
@@ -116,17 +140,24 @@ impl<'m> Queue<'m> {
             requests.entry(request.tgid).or_default().push(request);
         }
         let started_ns = facts.model.meta.started_ns;
+        // Where requests queue for jobs, no more calls are under way than jobs are: the queue is
+        // theirs.
+        let of_jobs = |threads| facts.jobs().iter().any(|jobs| jobs.has(&threads));
         let traffic = facts.traffic().iter();
-        traffic
+        let queues = traffic
+            .filter(|traffic| !of_jobs(traffic.threads()))
             .filter_map(|traffic| {
-                Self::in_traffic(requests.get(&traffic.tgid)?, traffic, started_ns)
-            })
-            .collect()
+                let others = begun_with_others(facts.traffic(), traffic);
+                let requests = requests.get(&traffic.tgid)?;
+                Self::in_traffic(requests, traffic, &others, started_ns)
+            });
+        outermost(queues.collect())
     }
 
     fn in_traffic(
         all: &[RequestRef<'m>],
         traffic: &Traffic<'m>,
+        others: &[Ns],
         started_ns: Ns,
     ) -> Option<Queue<'m>> {
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
@@ -135,12 +166,13 @@ impl<'m> Queue<'m> {
         let mut traffic = traffic.clone();
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
         let (mut pairs, all_known) = pairs(all, &traffic, started_ns)?;
+        let in_calls_ns = in_calls(&traffic.calls, &pairs);
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);
         let spacing_ns = flow.between_calls_ns(&calls);
         let kept = uses.len() < traffic.calls.len();
         let doubtful = kept || flow.most == 1 || !all_known;
-        if !flow.is_queue(spacing_ns) || doubtful && !answers_follow(&pairs, &calls, flow.most) {
+        if !flow.is_queue(spacing_ns) || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
             return None;
         }
         let (victims, shorter) = waited(&pairs, &calls, &flow);
@@ -150,8 +182,16 @@ impl<'m> Queue<'m> {
         if victims.len() < *MIN_REQUESTS || Share::new(waited_ns, slow_ns).is_below(*QUEUE_WORTH) {
             return None;
         }
+        let call_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
+        let capacity = match capacity(&uses, &flow) {
+            // What takes longer is not what connections are kept for.
+            Capacity::Saturated { .. } if Share::new(in_calls_ns, call_ns).is_below(*MOST) => {
+                Capacity::Unknown
+            }
+            capacity => capacity,
+        };
         Some(Queue {
-            capacity: capacity(&uses, &flow),
+            capacity,
             kept,
             replay: replayed(&pairs, &calls, flow.most),
             most: flow.most,
@@ -159,7 +199,10 @@ impl<'m> Queue<'m> {
             waited_ns: flow.waited_ns,
             open: flow.open_ns as f64 / flow.waited_ns.max(1) as f64,
             handover_ns: median_ns(flow.handovers),
-            call_ns: median_ns(calls.iter().map(|call| length(*call)).collect()),
+            call_ns,
+            in_calls_ns,
+            meanwhile: Vec::new(),
+            uses: pairs.uses(&calls),
             traffic,
             victims,
             shorter_ns: shorter.iter().map(|one| one.waited_ns).collect(),
@@ -224,10 +267,21 @@ impl<'m> Queue<'m> {
             ),
             false => ("a call ended the next one", "a call took"),
         };
+        let in_calls = match self.kept {
+            true => format!(", of which {} in its calls", duration(self.in_calls_ns)),
+            false => String::new(),
+        };
+        let meanwhile: Vec<String> = self
+            .meanwhile
+            .iter()
+            .map(|(peer, ns)| format!("; meanwhile it calls {peer}, {}", duration(*ns)))
+            .collect();
         format!(
-            "when {ended} began {} later (median): somebody had waited for it; {took} {} (median)",
+            "when {ended} began {} later (median): somebody had waited for it; {took} \
+             {}{in_calls} (median){}",
             duration(self.handover_ns),
-            duration(self.call_ns)
+            duration(self.call_ns),
+            meanwhile.concat()
         )
     }
 
@@ -261,6 +315,44 @@ impl<'m> Queue<'m> {
         let row = |(most, ns): &(usize, u64)| json!({ many: most, latency: ns });
         Some(replay.more.iter().map(row).collect())
     }
+}
+
+/// Those that are within no other's: what a request does with a connection in its hands happens no
+/// oftener at a time than there are such connections. The others are what goes on meanwhile.
+fn outermost(queues: Vec<Queue<'_>>) -> Vec<Queue<'_>> {
+    let within = |inner: &Queue<'_>, outer: &Queue<'_>| {
+        if inner.traffic.tgid != outer.traffic.tgid || !outer.kept {
+            return false;
+        }
+        let held = inner.uses.iter().filter(|(request, uses)| {
+            let outer = outer.uses.get(request);
+            outer.is_some_and(|outer| {
+                let lies = |one: &Interval| outer.iter().any(|by| by.0 <= one.0 && one.1 <= by.1);
+                uses.iter().all(lies)
+            })
+        });
+        Share::counted(held.count(), inner.uses.len()).is_at_least(*QUEUE_PAIRED)
+    };
+    let outer: Vec<Option<usize>> = queues
+        .iter()
+        .map(|one| {
+            let mut others = (0..queues.len()).filter(|at| !std::ptr::eq(&queues[*at], one));
+            others.find(|at| within(one, &queues[*at]))
+        })
+        .collect();
+    let meanwhile: Vec<_> = queues
+        .iter()
+        .map(|one| (one.traffic.peer, one.call_ns))
+        .collect();
+    let mut found = Vec::new();
+    for (at, mut queue) in queues.into_iter().enumerate() {
+        if outer[at].is_none() {
+            let inner = (0..outer.len()).filter(|inner| outer[*inner] == Some(at));
+            queue.meanwhile = inner.map(|inner| meanwhile[inner]).collect();
+            found.push(queue);
+        }
+    }
+    found
 }
 
 /// Whether an interval begins and ends in one of these, which are in order and apart.
@@ -486,17 +578,32 @@ impl Flow {
     }
 }
 
-/// Whether answers follow on calls, as they do where requests wait for those. A program that makes
-/// one call after another on its own account looks the same in all else, where there is one at a
-/// time, or several are taken as one use; there an answer comes at any time after the last call's
-/// end. With so many at a time that is within this by chance as often as one part in
-/// [`BY_CHANCE`].
-fn answers_follow(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> bool {
+/// When calls to other peers begin, in order.
+fn begun_with_others(all: &[Traffic<'_>], one: &Traffic<'_>) -> Vec<Ns> {
+    let others = all.iter().filter(|other| other.tgid == one.tgid);
+    let others = others.filter(|other| other.peer.number() != one.peer.number());
+    let mut begun: Vec<Ns> = others
+        .flat_map(|other| other.calls.iter().map(|call| call.first_send_ns))
+        .collect();
+    begun.sort_unstable();
+    begun
+}
+
+/// Whether requests go on when their calls end, as they do where they wait for those: they are
+/// answered, or call another peer. A program that makes one call after another on its own account
+/// looks the same in all else, where there is one at a time, or several are taken as one use; there
+/// an answer comes at any time after the last call's end. With so many at a time that is within
+/// this by chance as often as one part in [`BY_CHANCE`].
+fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[Ns], most: usize) -> bool {
     let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
     let at_once_ns = BY_CHANCE.of(use_ns / most as u64);
     let follows = |((_, answered_ns), own): (&Interval, &Vec<usize>)| {
-        let ended_ns = own.iter().map(|at| calls[*at].1).max();
-        ended_ns.is_some_and(|ended_ns| answered_ns.saturating_sub(ended_ns) <= at_once_ns)
+        let Some(ended_ns) = own.iter().map(|at| calls[*at].1).max() else {
+            return false;
+        };
+        let next = others.get(others.partition_point(|ns| *ns < ended_ns));
+        let next_ns = next.map_or(*answered_ns, |ns| *ns.min(answered_ns));
+        next_ns.saturating_sub(ended_ns) <= at_once_ns
     };
     let all = pairs.served.iter().zip(&pairs.calls);
     Share::counted(all.filter(|one| follows(*one)).count(), pairs.served.len()).is_at_least(*MOST)

@@ -201,7 +201,10 @@ impl<'m> Traffic<'m> {
         let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
         let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let single = |call: &&Exchange| call.peer != 0 && !model.is_shared(call);
-        for call in model.exchanges().iter().filter(single) {
+        let short = short(model);
+        let mut rows: Vec<&Exchange> = model.exchanges().iter().chain(short).collect();
+        rows.sort_by_key(|call| (call.first_send_ns, call.socket, call.seq));
+        for call in rows.into_iter().filter(single) {
             if call.last_read_ns.is_some() {
                 calls.entry((call.tgid, call.peer)).or_default().push(call);
                 let (count, ns) = known.entry(call.peer).or_default();
@@ -247,6 +250,22 @@ impl<'m> Traffic<'m> {
     pub(crate) fn threads(&self) -> BTreeSet<u32> {
         self.calls.iter().map(|call| call.send_tid).collect()
     }
+}
+
+/// The short calls to those peers of which nearly each call has a row with them. Of others those
+/// that have one are a few of many, and say nothing.
+fn short(model: &Model) -> impl Iterator<Item = &Exchange> {
+    let mut rows: BTreeMap<u32, u64> = BTreeMap::new();
+    for call in model.exchanges().iter().chain(model.short_exchanges()) {
+        *rows.entry(call.peer).or_default() += 1;
+    }
+    let nearly_all = move |number: u32| {
+        let count = model.peer(number).map_or(0, |peer| peer.sums().count);
+        let rows = rows.get(&number).copied().unwrap_or(0);
+        Share::new(rows, count).is_at_least(*CALLS_KNOWN)
+    };
+    let short = model.short_exchanges().iter();
+    short.filter(move |call| nearly_all(call.peer))
 }
 
 /// What happens to calls and requests of a process, in order.

@@ -16,12 +16,13 @@
 //! `slow-upstream`. One call at a time, though there are several connections, is `one-at-a-time`.
 
 use whywait_model::Model;
-use whywait_words::{counted, duration, figure, percent};
+use whywait_model::calls::PeerRow;
+use whywait_words::{counted, duration, figure, list, percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
-use crate::numbers::ERROR_NS;
+use crate::numbers::{ERROR_NS, SHOWN};
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
@@ -74,11 +75,12 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
     };
     let peer = queue.traffic.peer;
     let which = match queue.most {
-        1 => "the only connection".to_owned(),
-        most => format!("one of {most} connections"),
+        1 => "for the only connection".to_owned(),
+        most if is_limit(queue) => format!("at a limit of {most} calls at a time"),
+        most => format!("for one of {most} connections"),
     };
     let title = format!(
-        "{} waited {} of their time for {which} to {peer}",
+        "{} waited {} of their time {which} to {peer}",
         shares.requests(),
         shares.percent(),
     );
@@ -90,6 +92,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
     let tgid = queue.traffic.tgid;
     let fix = match runtime::proxy(model, tgid) {
         Some(proxy) => fix_of_proxy(proxy),
+        None if is_limit(queue) => FIX_OF_LIMIT,
         None => fix(runtime::of_process(model, tgid)),
     };
     let finding = Finding::new(&DECLARATION, severity, title)
@@ -111,11 +114,44 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
                 .replay_text("connection", "connections")
                 .map(Evidence::new),
         )
+        .evidence(as_many_open(model, queue).map(Evidence::new))
         .fix(match queue.most {
             1 => format!("{fix}; if more are allowed, look for a lock held across the call"),
             _ => fix.to_owned(),
         });
     Some(pool.about_processes(model, finding))
+}
+
+const FIX_OF_LIMIT: &str = "look for what lets no more calls through at a time, though connections \
+                            are free: a semaphore, a limit of the client library's, connections to \
+                            another peer that are kept across the call";
+
+/// Whether more connections were open than calls were ever under way: no connection was waited for,
+/// and what lets no more calls through is not known.
+fn is_limit(queue: &Queue<'_>) -> bool {
+    queue.connections() > queue.most
+}
+
+/// Of a limit: the peers to which just as many connections are open, if there are such. Of short
+/// calls without rows it is not known when they are made.
+fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
+    if !is_limit(queue) {
+        return None;
+    }
+    let calls = model.calls();
+    let own = queue.traffic.peer.address();
+    let as_many = calls.iter().filter(|row| {
+        let open = row.most_open.and_then(|open| usize::try_from(open).ok());
+        row.peer != own && row.calls > 0 && open == Some(queue.most)
+    });
+    let peers: Vec<String> = as_many.map(PeerRow::name).take(*SHOWN).collect();
+    (!peers.is_empty()).then(|| {
+        format!(
+            "just as many connections are open to {}: if a request keeps one of them across its \
+             call, it is they that are few",
+            list(&peers)
+        )
+    })
 }
 
 /// How many connections there were, and how long all were in use.

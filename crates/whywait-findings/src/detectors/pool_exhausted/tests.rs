@@ -70,7 +70,7 @@ fn connections_that_are_kept_between_calls() {
     let said: Vec<&str> = finding.evidence.iter().map(|e| e.text.as_str()).collect();
     assert!(
         said.iter()
-            .any(|text| text.ends_with("each kept its connection for 48 ms (median)")),
+            .any(|text| text.ends_with("for 48 ms, of which 36 ms in its calls (median)")),
         "{said:?}"
     );
 }
@@ -287,5 +287,126 @@ fn whoever_comes_in_the_middle_of_it_sees_the_same() {
         each[each.len() / 2],
         249_000_000,
         "300 ms, 50 of them a call"
+    );
+}
+
+/// What twenty clients' requests do with one of two connections in hand.
+#[derive(Clone, Copy)]
+enum Keeps {
+    /// A transaction: a short call, 20 ms of thought, two short calls; then a call to another peer.
+    Thought,
+    /// A short call, the call to the other peer, a short call.
+    OtherCall,
+}
+
+/// Short calls have rows only with `short`.
+fn sessions(keeps: Keeps, short: bool) -> Script {
+    const US: u64 = 1_000;
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let (mut ready, mut free) = ([10_u64; 20], [0_u64; 2]);
+    let (mut to_database, mut to_other) = (0, 0);
+    for number in 0..240_u64 {
+        let slot = usize::from(free[1] < free[0]);
+        let client = (0..20).min_by_key(|at| ready[*at]).expect("one");
+        let begun = ready[client].max(free[slot]);
+        let (queries, other, done): (&[u64], u64, u64) = match keeps {
+            Keeps::Thought => (&[0, 20_000, 20_300], 21, 51),
+            Keeps::OtherCall => (&[0, 31_000], 1, 32),
+        };
+        for query_us in queries {
+            to_database += 1;
+            let mut query = call(slot as u64, to_database, begun, begun);
+            query.first_send_ns += query_us * US;
+            query.last_send_ns = query.first_send_ns;
+            let replied_ns = Some(query.first_send_ns + 200 * US);
+            query.arrived_ns = replied_ns;
+            query.first_read_ns = replied_ns;
+            query.last_read_ns = replied_ns;
+            if short {
+                script.exchange(&query);
+            }
+        }
+        to_other += 1;
+        let mut to_peer = call(
+            50 + client as u64,
+            to_other,
+            begun + other,
+            begun + other + 30,
+        );
+        to_peer.first_send_ns -= 300 * US;
+        to_peer.peer = 2;
+        script.exchange(&to_peer);
+        let request = script.request(1_000 + number).epoll(7).ready(ready[client]);
+        request
+            .read(ready[client], LOOP)
+            .answered(begun + done, LOOP);
+        free[slot] = begun + queries[queries.len() - 1] / 1_000 + 1;
+        ready[client] = begun + done + 1;
+    }
+    let database = PeerSums {
+        slow: 0,
+        total_ns: u64::from(to_database) * 200 * US,
+        ..peer(u64::from(to_database), 2)
+    };
+    let other = PeerSums {
+        id: 2,
+        port: 7002,
+        ..peer(u64::from(to_other), 20)
+    };
+    script.peer(&database).peer(&other).ends(6_000);
+    script
+}
+
+#[test]
+fn a_connection_is_kept_between_short_calls() {
+    for keeps in [Keeps::Thought, Keeps::OtherCall] {
+        let found = detect(&Facts::of(&sessions(keeps, true).model()));
+        let [finding] = &found[..] else {
+            panic!("expected one finding, got {found:#?}");
+        };
+        let title = &finding.title;
+        assert!(
+            title.contains("one of 2 connections to 127.0.0.1:7001"),
+            "{title}"
+        );
+        let kept = finding
+            .evidence
+            .iter()
+            .find(|one| one.text.contains("kept its"));
+        let kept = &kept.expect("it is said").text;
+        match keeps {
+            Keeps::Thought => assert!(
+                kept.ends_with("20.5 ms, of which 600 us in its calls (median)"),
+                "{kept}"
+            ),
+            Keeps::OtherCall => assert!(
+                kept.contains("; meanwhile it calls 127.0.0.1:7002"),
+                "{kept}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_no_pool_of_the_only_peer_that_has_rows() {
+    let found = detect(&Facts::of(&sessions(Keeps::OtherCall, false).model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:#?}");
+    };
+    let title = &finding.title;
+    assert!(
+        title.contains("at a limit of 2 calls at a time to 127.0.0.1:7002"),
+        "{title}"
+    );
+    let says = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
+    assert!(
+        says("just as many connections are open to 127.0.0.1:7001"),
+        "{found:#?}"
+    );
+    assert!(
+        finding.fix.contains("kept across the call"),
+        "{}",
+        finding.fix
     );
 }

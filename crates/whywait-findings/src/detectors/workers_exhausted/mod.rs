@@ -3,10 +3,10 @@
 //! **Invariant.** Nobody waits unserved while all who could serve it sleep.
 //!
 //! **Evidence.** Workers are the threads (of one process, or of several that share a port) that
-//! read requests one at a time: see [`serving`]. All of them slept at once, in the work of a request
-//! or because an idle connection keeps them, none of them where it waits for work; and requests lay
-//! unread meanwhile, or had been read by a task that then left its thread to others. Where a thread
-//! reads requests and hands them to others it is `queued-behind`.
+//! read requests one at a time: see [`serving`]. All of them slept at once, in the work of a
+//! request or because an idle connection keeps them, none of them where it waits for work; and
+//! requests lay unread meanwhile, or had been read by a task that then left its thread to others.
+//! Where a thread reads requests and hands them to others it is `queued-behind`.
 //!
 //! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
 //! the same requests onto more workers says what some more would save.

@@ -1,3 +1,4 @@
+use serde_json::json;
 use whywait_model::script::Script;
 
 use super::*;
