@@ -107,16 +107,20 @@ def main():
     for one in waiting:
         one.send("/")
     if args.accepted:
-        client.wait_until("the others to lie unread",
-                          lambda: client.unread(args.address) >= args.waiting)
+        client.wait_until(
+            "the others to lie unread", lambda: client.unread(args.address) >= args.waiting
+        )
     else:
-        client.wait_until("the others to lie in the accept queue",
-                          lambda: client.accept_queue(args.address) == args.waiting)
+        client.wait_until(
+            "the others to lie in the accept queue",
+            lambda: client.accept_queue(args.address) == args.waiting,
+        )
     if args.attach:
         client.attach()
     time.sleep(SECONDS)
     truth = {
-        "kept": args.kept, "accept_queue": client.accept_queue(args.address),
+        "kept": args.kept,
+        "accept_queue": client.accept_queue(args.address),
         "oldest_ms": round(client.now_ms() - begun, 1),
     }
     client.keep_until_the_end([one.socket for one in kept + waiting])
