@@ -707,6 +707,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// Its connection is this descriptor of the process; 10 otherwise.
+    pub fn descriptor(mut self, fd: i32) -> Self {
+        self.request.fd = fd;
+        self
+    }
+
     /// Its connection carries several at once.
     pub fn multiplexed(mut self) -> Self {
         self.request.multiplexed = true;

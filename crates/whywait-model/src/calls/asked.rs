@@ -38,7 +38,7 @@ impl Joined {
             let kind = self.kind_of(wait);
             kind.is_some_and(|kind| kind.name == TCP_RECEIVE)
         };
-        let called = |fd| self.calls.by_descriptor.contains_key(&(wait.tgid, fd));
+        let called = |fd| self.calls.went_out(wait.tgid, fd);
         all_recorded && descriptor(wait).is_some_and(|fd| !called(fd)) && of_tcp()
     }
 

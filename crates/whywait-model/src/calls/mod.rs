@@ -91,6 +91,11 @@ impl Calls {
         }
     }
 
+    /// Whether the target asked somebody on this connection of a process.
+    pub(crate) fn went_out(&self, tgid: u32, fd: i32) -> bool {
+        self.by_descriptor.contains_key(&(tgid, fd))
+    }
+
     /// The exchange for whose reply a thread slept, as far as that is certain: it slept for the
     /// descriptor on which something was sent before, and then read the reply itself.
     pub(crate) fn awaited(&self, wait: &Wait) -> Option<&Exchange> {

@@ -26,8 +26,8 @@ impl<'m> Walk<'_, 'm> {
 
     /// How much was done, at most, on a path from the reading of the request to thread `tid` at
     /// `at`: threads' own time, and time that devices and the network took. A sleep that a thread
-    /// ended counts nothing, and another thread's wait that timed out half. `None`: no path leads
-    /// there.
+    /// ended counts nothing, nor does a wait for another request's client, and another thread's
+    /// wait that timed out half. `None`: no path leads there.
     ///
     /// The longest path to a point is the longer one of two: within the thread, and through the
     /// wake that ended its last sleep.
@@ -111,7 +111,7 @@ impl<'m> Walk<'_, 'm> {
         let stayed = done(stay).or_else(|| (stay.is_none() && tid == self.reader).then_some(0));
         let explained = sleep.is_lock || sleep.waits_for(tid);
         let asleep = match woken.saturating_sub(began) {
-            _ if explained => 0,
+            _ if explained || sleep.client.is_some_and(|client| client != self.client) => 0,
             ns if tid != self.reader && sleep.timed_out => ns / 2,
             ns => ns,
         };

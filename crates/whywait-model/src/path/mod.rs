@@ -11,7 +11,10 @@
 //! things every second and then has the request's thread wait for a moment (a virtual machine that
 //! stops its threads, say) was not what that thread, at work all the time, waited for. One that was
 //! given work and waits as a part of it was; nothing separates the two, but that who has to pause
-//! for its work sleeps, as a rule, and does not wait in vain: sleeps count whole.
+//! for its work sleeps, as a rule, and does not wait in vain: sleeps count whole. What another
+//! thread waits for a client of its own was for that one's request, and counts nothing: two threads
+//! that serve a client each, and wake each other for a moment (an interpreter's lock), wait for
+//! their clients at the same time, and not one for the other's.
 //!
 //! A waker from which no path leads back to the request was not working for it: it was at something
 //! older, or held a lock. Then the path stays with the sleeper, and what the waker did while it

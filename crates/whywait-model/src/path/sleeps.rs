@@ -2,14 +2,16 @@
 //! requests that are under way at a time lead over the same ones.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use whywait_events::{Ns, Part, StackId, Wait};
 
 use super::steps::{part_of, timed_out, waits_for_threads, waker};
+use crate::calls::linked::Linked;
 use crate::timeline::Thread;
 use crate::waits::kind::WaitKind;
 use crate::waits::locks::Locks;
+use crate::waits::system_call::descriptor;
 
 /// A sleep of a thread.
 #[derive(Clone, Copy)]
@@ -25,6 +27,8 @@ pub(super) struct Sleep<'m> {
     pub(super) is_lock: bool,
     /// The clock ended a wait for something else.
     pub(super) timed_out: bool,
+    /// The connection of a client's on which it waited for more, by process and descriptor.
+    pub(super) client: Option<(u32, i32)>,
     for_threads: bool,
 }
 
@@ -38,6 +42,8 @@ impl Sleep<'_> {
 /// The sleeps of all threads.
 pub(super) struct Sleeps<'m> {
     model: &'m Locks,
+    /// Connections on which requests came and no calls went out, by process and descriptor.
+    clients: HashSet<(u32, i32)>,
     /// By thread, in the order of its waits.
     known: RefCell<HashMap<u32, OfThread<'m>>>,
 }
@@ -63,9 +69,13 @@ impl OfThread<'_> {
 }
 
 impl<'m> Sleeps<'m> {
-    pub(super) fn new(model: &'m Locks) -> Self {
+    pub(super) fn new(model: &'m Linked) -> Self {
+        let requests = model.lives().map(|request| (request.tgid, request.fd));
         Self {
             model,
+            clients: requests
+                .filter(|(tgid, fd)| !model.calls.went_out(*tgid, *fd))
+                .collect(),
             known: RefCell::default(),
         }
     }
@@ -80,6 +90,9 @@ impl<'m> Sleeps<'m> {
             waker: waker(model, wait),
             is_lock: model.is_lock_wait(wait),
             timed_out: timed_out(model, wait),
+            client: descriptor(wait)
+                .map(|fd| (wait.tgid, fd))
+                .filter(|connection| self.clients.contains(connection)),
             for_threads: waits_for_threads(wait),
         }
     }

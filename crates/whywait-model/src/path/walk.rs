@@ -33,6 +33,7 @@ pub(super) fn back<'m>(
         sleeps,
         from_ns,
         reader: request.recv_tid,
+        client: (request.tgid, request.fd),
         reached: HashMap::new(),
         looked_at: 0,
         hops: 0,
@@ -55,8 +56,10 @@ pub(super) struct Walk<'a, 'm> {
     pub(super) sleeps: &'a Sleeps<'m>,
     /// When the request was read…
     pub(super) from_ns: Ns,
-    /// … and by whom.
+    /// … by whom …
     pub(super) reader: u32,
+    /// … and on which connection, by process and descriptor.
+    pub(super) client: (u32, i32),
     /// By thread and the end of a sleep of it: how much was done on the path from the request to
     /// there; `None`: no path leads there. Absent while it is being found out.
     pub(super) reached: HashMap<(u32, Ns), Option<u64>>,

@@ -6,6 +6,7 @@ use whywait_events::{Ns, Part, StackId};
 use whywait_model::script::{Script, ms};
 use whywait_model::{Model, PathStep, RequestRef};
 
+const POLL: u32 = 7;
 const FUTEX: u32 = 202;
 const NANOSLEEP: u32 = 230;
 const MS: u64 = 1_000_000;
@@ -526,6 +527,43 @@ fn who_waits_for_its_next_request_holds_no_lock() {
             ("on-cpu", 2, 5)
         ]
     );
+}
+
+/// Two threads of an interpreter serve a client each, which sends the rest of its request slowly.
+/// They wake each other for its lock: as each begins to wait for its client, and in the end.
+#[test]
+fn a_wait_for_another_requests_client_was_for_that_one() {
+    let mut script = Script::new();
+    script.thread(1, "conn-1").thread(2, "conn-2");
+    script.wait(2, FUTEX, 4, 6).word(0x1000).by(1).done();
+    script
+        .wait(1, POLL, 7, 96)
+        .args([10, 1])
+        .by_softirq()
+        .done();
+    script
+        .wait(2, POLL, 7, 98)
+        .args([11, 1])
+        .by_softirq()
+        .done();
+    script.wait(1, FUTEX, 97, 100).word(0x1000).by(2).done();
+    script.request(1).ready(2).read(2, 1).answered(102, 1);
+    script
+        .request(2)
+        .descriptor(11)
+        .ready(3)
+        .read(3, 2)
+        .answered(101, 2);
+    script.ends(120);
+    let model = script.model();
+    let polls = first(&model)
+        .path()
+        .steps
+        .iter()
+        .filter(|step| step.part == Some(Part::Network))
+        .map(|step| (step.tid, step.ns() / MS))
+        .collect::<Vec<_>>();
+    assert_eq!(polls, [(1, 89), (2, 1)]);
 }
 
 /// What thread 1 did from 10 to 110 ms, when it read a request and answered it.
