@@ -139,8 +139,6 @@ numbers! {
         CONNECTION_EACH: Share = Share::percent(90);
         /// Fewer calls with few others under way do not show how long the peer takes alone.
         QUEUE_FEW: usize = 5;
-        /// Nine of ten calls that take so much of the median take as long as it.
-        QUEUE_ALIKE: Share = Share::percent(70);
         /// Calls with few others under way that take less of what those at full load take are
         /// shorter.
         QUEUE_SHORTER: Share = Share::new(10, 14);

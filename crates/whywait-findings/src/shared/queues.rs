@@ -11,9 +11,9 @@ use whywait_words::{counted_as, duration, list};
 use crate::facts::Facts;
 use crate::finding::Saving;
 use crate::numbers::{
-    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_ALIKE, QUEUE_AT_ONCE_NS, QUEUE_FEW,
-    QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER,
-    QUEUE_WORTH, REPLAY_OFF, SLOW_NS, Share,
+    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
+    QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH,
+    REPLAY_OFF, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Worked, latencies, median_ns};
@@ -35,6 +35,8 @@ pub(crate) enum Capacity {
     Saturated {
         few_ns: u64,
         full_ns: u64,
+        /// The time from one answer to the next one, where they come in turn.
+        apart_ns: Option<u64>,
     },
     Unknown,
 }
@@ -651,10 +653,10 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     let mut few = of(&|ahead| ahead <= (flow.most - 1) / 2);
     let full = of(&|ahead| ahead + 1 == flow.most);
     let tenth_ns = full.get(full.len() / 10).copied().unwrap_or(0);
-    let as_long = full
-        .get(full.len() / 2)
-        .is_some_and(|ns| Share::new(tenth_ns, *ns).is_at_least(*QUEUE_ALIKE));
-    if few.len() < *QUEUE_FEW && as_long {
+    let is_shorter = |ns: u64, than_ns: u64| !Share::new(ns, than_ns).exceeds(*QUEUE_SHORTER);
+    // Fewer than one in ten are shorter by chance.
+    let alike_ns = full.get(full.len() / 2);
+    if few.len() < *QUEUE_FEW && alike_ns.is_some_and(|ns| !is_shorter(tenth_ns, *ns)) {
         // Of several that begin at once it is the peer that says which is the first.
         let firsts = flow.firsts.iter().map(|at| calls[*at]);
         let firsts = firsts.filter(|call| alike.has(call));
@@ -665,16 +667,36 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
         return Capacity::Unknown;
     };
     let (few_ns, full_ns) = (*few_ns, *full_ns);
-    let shorter = !Share::new(few_ns, full_ns).exceeds(*QUEUE_SHORTER);
     // A single one may have been quick by chance.
     let by_chance = few.len() < *QUEUE_FEW && few_ns >= tenth_ns;
-    if shorter && !by_chance {
-        Capacity::Saturated { few_ns, full_ns }
-    } else if few.len() >= *QUEUE_FEW && Share::new(few_ns, full_ns).is_at_least(*QUEUE_SERVES) {
+    let as_long = Share::new(few_ns, full_ns).is_at_least(*QUEUE_SERVES);
+    let apart_ns = in_turn_ns(calls);
+    if is_shorter(few_ns, full_ns) && !by_chance || !as_long && apart_ns.is_some() {
+        Capacity::Saturated {
+            few_ns,
+            full_ns,
+            apart_ns,
+        }
+    } else if few.len() >= *QUEUE_FEW && as_long {
         Capacity::Serves { few_ns, full_ns }
     } else {
         Capacity::Unknown
     }
+}
+
+/// The time from one answer to the next, if the peer answers calls that are under way at a time one
+/// after another. Where it works on several at a time their answers come together as often as
+/// apart: by chance four of ten come in less than half of the mean time.
+fn in_turn_ns(calls: &[&Exchange]) -> Option<u64> {
+    let mut calls: Vec<Interval> = calls.iter().map(|call| with_peer(call)).collect();
+    calls.sort_unstable_by_key(|call| call.1);
+    let under_way = calls.windows(2).filter(|two| two[1].0 < two[0].1);
+    let mut apart_ns: Vec<u64> = under_way.map(|two| two[1].1 - two[0].1).collect();
+    apart_ns.sort_unstable();
+    let mean_ns = sum(apart_ns.iter().copied()) / (apart_ns.len() as u64).max(1);
+    let tenth_ns = *apart_ns.get(apart_ns.len() / 10)?;
+    let in_turn = Share::new(tenth_ns, mean_ns).is_at_least(*MOST);
+    in_turn.then(|| apart_ns[apart_ns.len() / 2])
 }
 
 /// The sizes, in the middle, of the calls that were made while as many as ever were under way.

@@ -215,6 +215,38 @@ fn calls_that_do_not_follow_at_once_are_no_queue() {
 }
 
 #[test]
+fn calls_that_follow_after_ten_milliseconds_do_not_follow_at_once() {
+    // A tenth of a call: by its length alone that would be soon enough.
+    let pauses = Closed {
+        peer: Serves::All(100),
+        gap_ms: 10,
+        ..POOL
+    };
+    assert_eq!(detect(&Facts::of(&pauses.script().model())), []);
+}
+
+#[test]
+fn six_calls_that_followed_others_may_be_chance() {
+    let few = Closed {
+        clients: 8,
+        rounds: 1,
+        ..POOL
+    };
+    assert_eq!(detect(&Facts::of(&few.script().model())), []);
+}
+
+#[test]
+fn a_queue_in_a_small_part_of_the_slow_requests_time_is_not_worth_a_word() {
+    let mut script = POOL.script();
+    for n in 0..4 {
+        let request = script.request(5_000 + n).epoll(7).ready(10);
+        request.read(10, LOOP).answered(40_000, LOOP);
+    }
+    script.ends(41_000);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+#[test]
 fn the_only_connection_may_be_too_few() {
     let one = Closed {
         at_a_time: 1,

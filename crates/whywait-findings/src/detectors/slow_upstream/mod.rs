@@ -282,7 +282,12 @@ fn saturated(
     slow_ns: u64,
 ) -> Option<Finding> {
     let (queue, shares) = (program.what, &program.shares);
-    let Capacity::Saturated { few_ns, full_ns } = queue.capacity else {
+    let Capacity::Saturated {
+        few_ns,
+        full_ns,
+        apart_ns,
+    } = queue.capacity
+    else {
         return None;
     };
     let peer = queue.traffic.peer;
@@ -292,11 +297,15 @@ fn saturated(
         shares.percent()
     );
     let longer = format!(
-        "a call took {} with few others under way, and {} with {}: more connections would only \
+        "a call took {} with few others under way, and {} with {}{}: more connections would only \
          queue there",
         duration(few_ns),
         duration(full_ns),
-        queue.most - 1
+        queue.most - 1,
+        apart_ns.map_or_else(String::new, |ns| format!(
+            "; answers came one after another, {} apart (median)",
+            duration(ns)
+        ))
     );
     let queued = format!(
         "{} of it is the wait for one of {} connections, never more of which were in use at a time",

@@ -279,6 +279,21 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
             .contains("more connections would only queue there"),
         "{finding:#?}"
     );
+    // The only call that was ever alone at the peer was a slow one.
+    let slow_at_first = Closed {
+        peer: Serves::OneAfter(25, 38),
+        ..narrow
+    };
+    let findings = detect(&Facts::of(&slow_at_first.script().model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(
+        findings[0].evidence[1].text.contains(
+            "38 ms with few others under way, and 50 ms with 1; answers came one after another, 25 \
+             ms apart"
+        ),
+        "{:#?}",
+        findings[0]
+    );
     let wide = Closed {
         peer: Serves::All(25),
         ..narrow

@@ -13,6 +13,8 @@ pub(crate) enum Serves {
     All(u64),
     /// One after another, each for so long.
     One(u64),
+    /// The same, and the very first for so long.
+    OneAfter(u64, u64),
 }
 
 /// Clients that each wait for their answer before they ask again, and a loop that asks a peer for
@@ -113,7 +115,8 @@ impl Closed {
             }
             let ended = match self.peer {
                 Serves::All(ms) => begun + ms,
-                Serves::One(ms) => begun.max(served_ms) + ms,
+                Serves::OneAfter(_, first_ms) if served_ms == 0 => begun + first_ms,
+                Serves::One(ms) | Serves::OneAfter(ms, _) => begun.max(served_ms) + ms,
             };
             let pauses_ms = (self.calls - 1) * self.pause_ms;
             let each_ms = (ended - begun) / self.calls;
