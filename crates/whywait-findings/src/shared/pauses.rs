@@ -308,9 +308,9 @@ impl<'m> StopKinds<'m> {
 fn kind(stack: &StackText) -> Option<StopKind> {
     stack.labels.iter().find_map(|label| {
         let is = |begins: &&str| label.name.starts_with(*begins);
-        if STOPPED.iter().any(|begins| is(begins)) {
+        if STOPPED.iter().any(&is) {
             Some(StopKind::Stopped)
-        } else if ASKED.iter().any(|begins| is(begins)) {
+        } else if ASKED.iter().any(&is) {
             Some(StopKind::Asked)
         } else {
             let stops = STOPS.iter().find(|(begins, _)| is(begins));
