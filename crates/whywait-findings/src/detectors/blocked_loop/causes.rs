@@ -5,8 +5,8 @@
 //! function in which nearly all of its samples are, and absences whose functions call each other
 //! are for the same reason. A stack of an interpreter that ends before the program's functions says
 //! only that the program was in such a call: it counts to the function that is known to make it.
-//! So does a little time of compiled code that nothing names, where a function with a name is
-//! called by such code as well.
+//! So do sleeps without a user stack. So does a little time of compiled code that nothing names,
+//! where a function with a name is called by such code as well.
 
 use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};
@@ -149,8 +149,8 @@ fn calls(model: &Model, function: &str, other: &AwayReason) -> bool {
     })
 }
 
-/// Adds absences of which only the interpreter's functions are known to the most expensive cause
-/// that did the same and has a name.
+/// Adds absences of which only the kernel's functions are known, or the interpreter's, to the most
+/// expensive cause that did the same and has a name.
 fn named_with_unnamed(model: &Model, causes: Vec<AwayReason>) -> Vec<AwayReason> {
     let stack_of = |cause: &AwayReason| {
         let longest = cause.longest()?;
@@ -160,7 +160,8 @@ fn named_with_unnamed(model: &Model, causes: Vec<AwayReason>) -> Vec<AwayReason>
         let of_python = stack_of(cause).is_some_and(|stack| {
             runtime::own_account(stack).is_none() && runtime::in_python_somewhere(stack)
         });
-        of_python || cause.function == slow_paths::COMPILED
+        let of_kernel = cause.aways.iter().all(|away| away.in_kernel_only);
+        of_python || of_kernel || cause.function == slow_paths::COMPILED
     };
     let little_of = |cause: &AwayReason, known: &AwayReason| {
         cause.function != slow_paths::COMPILED

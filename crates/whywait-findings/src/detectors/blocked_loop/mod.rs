@@ -82,6 +82,8 @@ struct Away {
     away_ns: u64,
     doing: String,
     stack: StackId,
+    /// A sleep of which there is no user stack: not every kernel gives one of each.
+    in_kernel_only: bool,
     /// The request whose work it was.
     owner: Option<RequestName>,
 }
@@ -226,6 +228,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
                 } else {
                     wait.kernel_stack
                 },
+                in_kernel_only: wait.user_stack == 0,
                 owner: None,
             }
         });
@@ -262,6 +265,7 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         doing: ON_CPU.to_owned(),
         // See `causes`.
         stack: 0,
+        in_kernel_only: false,
         owner: None,
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.

@@ -631,6 +631,44 @@ fn a_stack_of_the_interpreter_alone_counts_to_the_function_that_is_known() {
 }
 
 #[test]
+fn sleeps_without_a_user_stack_count_to_the_function_that_makes_the_same_call() {
+    const NANOSLEEP: u32 = 230;
+    const PWRITE: u32 = 18;
+    let found_with = |syscall: u32, kernel: &[&str]| {
+        let (mut script, handler, _) = server();
+        let kernel = script.stack(kernel);
+        let mut at_ms = 31;
+        for known in [true, false, true] {
+            let stay = if known {
+                script.wait(1, NANOSLEEP, at_ms, at_ms + 100).stack(handler)
+            } else {
+                script.wait(1, syscall, at_ms, at_ms + 100).kernel(kernel)
+            };
+            stay.by_timer().done();
+            script
+                .request(at_ms)
+                .epoll(EPOLL)
+                .ready(at_ms + 1)
+                .read(at_ms + 101, 1)
+                .answered(at_ms + 102, 1);
+            at_ms += 110;
+        }
+        detect(&Facts::of(&script.model()))
+    };
+    let sleep = ["do_syscall_64", "do_nanosleep", "hrtimer_nanosleep"];
+    let findings = found_with(NANOSLEEP, &sleep);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(
+        findings[0].title.contains("blocked 3 times")
+            && findings[0].title.contains("app_render_thumbnail"),
+        "{}",
+        findings[0].title
+    );
+    let findings = found_with(PWRITE, &["do_syscall_64", "ksys_pwrite64"]);
+    assert_eq!(findings.len(), 2, "another call is another reason");
+}
+
+#[test]
 fn the_same_in_the_loops_of_all_workers_is_one_finding() {
     let mut script = Script::new();
     let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
