@@ -193,6 +193,7 @@ mod tests {
             record_type::RECORD_FILE,
             record_type::RECORD_ACCEPT_QUEUE,
             record_type::RECORD_SLEEPER,
+            record_type::RECORD_CONNECTION,
         ];
         let mut taken: Vec<u32> = collectors::ALL
             .iter()
