@@ -814,5 +814,6 @@ fn of_all_that_listen_each_has_its_own_requests_and_verdict() {
     assert_eq!(at["requests"]["count"], 8, "{at:#}");
     assert!(codes(&at).contains(&"blocked-loop".to_owned()), "{at:#}");
     assert_eq!(other["requests"]["count"], 4, "{other:#}");
-    assert_eq!(codes(&other), Vec::<String>::new(), "{other:#}");
+    let blocked = codes(&other).contains(&"blocked-loop".to_owned());
+    assert!(!blocked, "the loop of {other:#}");
 }
