@@ -98,11 +98,17 @@ impl<'m> KeptWorkers<'m> {
                 && !self.has(thread.tid)
                 && thread.ended_ns.is_none_or(|ns| ns > waited.0)
         });
+        let lone = |tgid| {
+            let of = |tid: &&u32| model.threads.get(*tid).is_some_and(|one| one.tgid == tgid);
+            self.0.keys().filter(of).count() == 1
+        };
         !self.0.is_empty()
             && others.all(|thread| {
                 let first = thread.tid == thread.tgid;
                 let other_role = first || !roles.contains(&model.role(thread.tid));
-                other_role && rested(model, thread, waited, !keepers.contains(&thread.tgid))
+                other_role
+                    && rested(model, thread, waited, !keepers.contains(&thread.tgid))
+                    && !(lone(thread.tgid) && waits_for_another(thread, waited))
             })
     }
 }
@@ -124,6 +130,16 @@ fn rested(model: &Model, thread: &Thread, waited: Interval, apart: bool) -> bool
     let sleeps = thread.timeline.overlapping(waited.0, waited.1).iter();
     let long = |wait: &&Wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS;
     sleeps.filter(long).any(rests)
+}
+
+/// Whether a thread slept until another one has something for it: where one thread alone is kept,
+/// it may be the one that accepts, and this one of those to whom it hands on.
+fn waits_for_another(thread: &Thread, waited: Interval) -> bool {
+    let sleeps = thread.timeline.overlapping(waited.0, waited.1).iter();
+    let long = |wait: &&Wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS;
+    sleeps
+        .filter(long)
+        .any(|wait| system_call(wait) == SystemCall::Futex)
 }
 
 /// Whether it waits for the other side to take more.
