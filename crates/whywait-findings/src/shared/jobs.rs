@@ -175,12 +175,12 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
 }
 
 /// Where a thread sleeps: the same place has the same call and the same stack.
-type Place = (Option<u32>, StackId);
+type SleepingPlace = (Option<u32>, StackId);
 
 /// Who does the jobs, and where they wait for the next one.
 struct Workers {
     tids: BTreeSet<u32>,
-    rests: BTreeSet<Place>,
+    rests: BTreeSet<SleepingPlace>,
     /// Who hands jobs out: those who read requests, and the workers themselves.
     hands: BTreeSet<u32>,
     /// The workers write the answers.
@@ -256,13 +256,13 @@ impl Workers {
     /// Adds those of the same processes that sleep in the same work: whose jobs took so long that
     /// none was done.
     fn add_alike(&mut self, model: &Model, reading: &BTreeSet<u32>) {
-        let work = |thread: &Thread| -> Vec<Place> {
+        let work = |thread: &Thread| -> Vec<SleepingPlace> {
             let waits = thread.timeline.waits().iter();
             let waits = waits.filter(|wait| wait.user_stack != 0);
             let waits = waits.filter(|wait| !self.gets_a_job(model, wait));
             waits.map(place).collect()
         };
-        let known: BTreeSet<Place> = self.threads(model).flat_map(work).collect();
+        let known: BTreeSet<SleepingPlace> = self.threads(model).flat_map(work).collect();
         let processes: BTreeSet<u32> = self.threads(model).map(|thread| thread.tgid).collect();
         let others = model.threads.values().filter(|thread| {
             processes.contains(&thread.tgid)
@@ -336,7 +336,7 @@ fn is_lock(model: &Model, wait: &Wait) -> bool {
     model.is_lock_wait(wait) || locks_a_file(wait)
 }
 
-fn place(wait: &Wait) -> Place {
+fn place(wait: &Wait) -> SleepingPlace {
     (wait.syscall, wait.user_stack)
 }
 

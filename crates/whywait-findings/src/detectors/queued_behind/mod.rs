@@ -57,7 +57,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// Who does the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Crew {
+enum WhoDoesJobs {
     /// Threads of the process that reads the requests.
     Threads,
     /// Other processes.
@@ -128,7 +128,7 @@ fn saving(queue: &JobQueue<'_>) -> Saving {
 
 /// Who reads, and who does the jobs.
 struct Who {
-    crew: Crew,
+    crew: WhoDoesJobs,
     reads_in: u32,
     /// Threads, or processes.
     count: usize,
@@ -145,15 +145,15 @@ impl Who {
         };
         let (readers, workers) = (processes(&queue.readers), processes(&queue.workers));
         let crew = match readers.is_disjoint(&workers) {
-            true => Crew::Helpers,
-            false => Crew::Threads,
+            true => WhoDoesJobs::Helpers,
+            false => WhoDoesJobs::Threads,
         };
         Self {
             crew,
             reads_in: readers.first().copied().unwrap_or(0),
             count: match crew {
-                Crew::Helpers => workers.len(),
-                Crew::Threads => queue.workers.len(),
+                WhoDoesJobs::Helpers => workers.len(),
+                WhoDoesJobs::Threads => queue.workers.len(),
             },
             at_a_time: queue.at_a_time,
             look_ups: look_up_names(model, queue),
@@ -167,8 +167,8 @@ impl Who {
 
     fn in_title(&self) -> String {
         let (one, many) = match self.crew {
-            Crew::Threads => ("thread", "threads"),
-            Crew::Helpers => ("helper process", "helper processes"),
+            WhoDoesJobs::Threads => ("thread", "threads"),
+            WhoDoesJobs::Helpers => ("helper process", "helper processes"),
         };
         let jobs = match self.look_ups {
             true => "which look up names",
@@ -224,7 +224,7 @@ impl Who {
         let more = if self.is_narrow() {
             "let jobs pass each other that need no order: a queue for each key or client, or a \
              queue of their own for quick ones; more threads would not help"
-        } else if self.crew == Crew::Helpers {
+        } else if self.crew == WhoDoesJobs::Helpers {
             "more helper processes, or some of their own for quick jobs"
         } else {
             "a larger executor (asyncio: ThreadPoolExecutor(max_workers), node: \

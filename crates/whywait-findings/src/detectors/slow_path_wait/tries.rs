@@ -22,11 +22,11 @@ pub(super) struct Tries<'a> {
     /// For how long each time, likewise.
     each_ns: u64,
     /// What those who have the lock do, if it is one.
-    pub(super) lock: Option<Held<'a>>,
+    pub(super) lock: Option<PolledLock<'a>>,
 }
 
 /// What was done one at a time after the last of these sleeps.
-pub(super) struct Held<'a> {
+pub(super) struct PolledLock<'a> {
     holds: usize,
     median_ns: u64,
     /// So long requests slept, and of that while another one was at it.
@@ -70,7 +70,7 @@ impl<'a> Tries<'a> {
              whether something is as it wants, and tries again if not",
             counted(self.times, "time")
         );
-        let lock = self.lock.as_ref().map(Held::evidence);
+        let lock = self.lock.as_ref().map(PolledLock::evidence);
         [Evidence::new(text)].into_iter().chain(lock)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Tries<'a> {
     }
 }
 
-impl Held<'_> {
+impl PolledLock<'_> {
     /// `; who has it sleeps in print_label`.
     pub(super) fn title(&self) -> String {
         match &self.longest {
@@ -141,7 +141,7 @@ fn after(request: RequestRef<'_>, stacks: &BTreeSet<StackId>) -> Option<Interval
 
 /// What requests do after these sleeps, if they do it one at a time, and slept while others did:
 /// all that came in at the same place, or these alone where others do something else.
-fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Held<'a>> {
+fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<PolledLock<'a>> {
     let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
     let stacks: BTreeSet<StackId> = steps().map(|step| step.step.stack).collect();
     let places: BTreeSet<_> = group.iter().map(|(slow, _)| slow.request.place()).collect();
@@ -162,7 +162,7 @@ fn one_at_a_time<'a>(
     group: &'a Dominated<'a>,
     stacks: &BTreeSet<StackId>,
     each: Vec<Interval>,
-) -> Option<Held<'a>> {
+) -> Option<PolledLock<'a>> {
     let mut lengths: Vec<u64> = each
         .iter()
         .map(|(from_ns, to_ns)| to_ns - from_ns)
@@ -180,7 +180,7 @@ fn one_at_a_time<'a>(
     let meanwhile_ns = sum(meanwhile);
     Share::new(meanwhile_ns, slept_ns)
         .is_at_least(*MOST)
-        .then(|| Held {
+        .then(|| PolledLock {
             holds: lengths.len(),
             median_ns: lengths[lengths.len() / 2],
             slept_ns,
