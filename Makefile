@@ -16,7 +16,7 @@ export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
 .PHONY: build demo test test-quick labs view pictures kernels bench fleet accuracy fmt lint \
-  install dist setup help
+  install setup help
 
 build: setup ## build target/release/whywait (default)
 	$(BUILD)
@@ -80,10 +80,6 @@ lint: ## formatting and clippy in all workspaces, as `make test` does it
 install: build ## install, with manual pages, to PREFIX (/usr/local), below DESTDIR when set
 	install -D -m 755 "$(WHYWAIT_BIN)" "$(DESTDIR)$(PREFIX)/bin/whywait"
 	"$(WHYWAIT_BIN)" man "$(DESTDIR)$(PREFIX)/share/man/man1"
-
-dist: ## make a static binary, .deb and .rpm, in dist/ (docs/install.md)
-	scripts/setup dist
-	scripts/dist
 
 setup:
 	@scripts/setup build
