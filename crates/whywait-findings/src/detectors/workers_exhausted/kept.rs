@@ -127,19 +127,19 @@ fn rested(model: &Model, thread: &Thread, waited: Interval, apart: bool) -> bool
         SystemCall::Sleep | SystemCall::Child => true,
         _ => is_accept(wait),
     };
+    long_sleeps(thread, waited).any(rests)
+}
+
+/// Those of which a slow request's time passed meanwhile.
+fn long_sleeps(thread: &Thread, waited: Interval) -> impl Iterator<Item = &Wait> {
     let sleeps = thread.timeline.overlapping(waited.0, waited.1).iter();
-    let long = |wait: &&Wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS;
-    sleeps.filter(long).any(rests)
+    sleeps.filter(move |wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS)
 }
 
 /// Whether a thread slept until another one has something for it: where one thread alone is kept,
 /// it may be the one that accepts, and this one of those to whom it hands on.
 fn waits_for_another(thread: &Thread, waited: Interval) -> bool {
-    let sleeps = thread.timeline.overlapping(waited.0, waited.1).iter();
-    let long = |wait: &&Wait| overlap_ns((wait.out_ns, wait.woken_ns()), waited) >= *SLOW_NS;
-    sleeps
-        .filter(long)
-        .any(|wait| system_call(wait) == SystemCall::Futex)
+    long_sleeps(thread, waited).any(|wait| system_call(wait) == SystemCall::Futex)
 }
 
 /// Whether it waits for the other side to take more.
