@@ -52,6 +52,16 @@ pub(crate) struct JobQueue<'m> {
     pub(crate) reasons: Vec<(WaitReason, u64)>,
     /// What they wait for can do more at once, as far as that shows.
     pub(crate) serves_more: bool,
+    /// What the jobs mostly do.
+    pub(crate) jobs_do: JobsDo,
+}
+
+/// What jobs mostly do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobsDo {
+    Sleep,
+    /// On fewer CPUs than there are.
+    Compute,
 }
 
 /// A request and its job.
@@ -112,14 +122,19 @@ impl<'m> JobQueue<'m> {
             }
         }
         let busy_ns = sum(load.busy.iter().map(|interval| full.within(*interval)));
-        // Where they compute, more of them would share the same CPUs.
         let slept_ns = sum(sleeps.iter().map(|(_, ns)| *ns));
+        let jobs_do = match Share::new(slept_ns, busy_ns).is_below(*WORKERS_ASLEEP) {
+            true => JobsDo::Compute,
+            false => JobsDo::Sleep,
+        };
+        // Where they compute, more of them than there are CPUs would share the same ones.
+        if jobs_do == JobsDo::Compute && load.at_a_time >= model.meta.host.cpus as usize {
+            return None;
+        }
         // Where they wait for a lock, more of them would wait there as well.
         let locked = sleeps.iter().filter(|(wait, _)| is_lock(model, wait));
         let locked_ns = sum(locked.map(|(_, ns)| *ns));
-        if Share::new(slept_ns, busy_ns).is_below(*WORKERS_ASLEEP)
-            || Share::new(locked_ns, slept_ns).is_at_least(*MOST)
-        {
+        if Share::new(locked_ns, busy_ns).is_at_least(*MOST) {
             return None;
         }
         let reasons = reasons::of(model, sleeps.iter().copied());
@@ -129,7 +144,8 @@ impl<'m> JobQueue<'m> {
             return None;
         }
         Some(Self {
-            serves_more: elsewhere == Some(false),
+            serves_more: elsewhere == Some(false) && jobs_do == JobsDo::Sleep,
+            jobs_do,
             reasons,
             readers,
             workers: workers.tids,
@@ -149,7 +165,8 @@ impl<'m> JobQueue<'m> {
     }
 }
 
-/// Requests by who reads them: the members of an epoll instance's pool, or a thread by itself.
+/// Requests by who reads them: the members of an epoll instance's pool, or a process's threads that
+/// belong to none: each by itself may wait for the same executor.
 fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
     let mut groups: Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> = Vec::new();
     let pools = facts.model.pools.iter();
@@ -161,11 +178,17 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
         }
         groups.push((members, Vec::new()));
     }
+    let mut of_process: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for (tid, requests) in facts.readers() {
-        let at = *of_reader.entry(*tid).or_insert(groups.len());
+        let at = *of_reader.entry(*tid).or_insert_with(|| {
+            let thread = facts.model.threads.get(tid);
+            let process = thread.map(|thread| thread.tgid);
+            *of_process.entry(process).or_insert(groups.len())
+        });
         if at == groups.len() {
-            groups.push((BTreeSet::from([*tid]), Vec::new()));
+            groups.push((BTreeSet::new(), Vec::new()));
         }
+        groups[at].0.insert(*tid);
         let read = requests.iter().filter(|one| one.recv_ns.is_some());
         let read = read.filter(|one| !one.was_stopped() && !one.multiplexed);
         groups[at].1.extend(read);

@@ -25,8 +25,9 @@ use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{ERROR_NS, MOST, REPLAY_OFF, SHOWN, Share, WORKERS_MORE_HELP};
+use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
-use crate::shared::jobs::JobQueue;
+use crate::shared::jobs::{JobQueue, JobsDo};
 use crate::shared::replay::{self, Worked};
 use crate::shared::slow_paths::Shares;
 
@@ -51,7 +52,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let slow_ns = facts.slow().total_ns;
     let queues = facts.jobs().iter();
     queues
-        .filter_map(|queue| finding(facts.model, queue, slow_ns))
+        .filter_map(|queue| finding(facts, queue, slow_ns))
         .collect()
 }
 
@@ -64,7 +65,8 @@ enum WhoDoesJobs {
     Helpers,
 }
 
-fn finding(model: &Model, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Finding> {
+fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Finding> {
+    let model = facts.model;
     let victims = queue.victims();
     let shares = Shares::new(victims.map(|job| (job.waited_ns, job.request.age_ns())));
     let severity = match shares.severity(slow_ns)? {
@@ -78,13 +80,17 @@ fn finding(model: &Model, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Finding>
         false => Confidence::Medium,
     };
     let who = Who::of(model, queue);
+    let computing = (queue.jobs_do == JobsDo::Compute).then(|| {
+        let workers = queue.workers.iter();
+        SampledFunctions::of(facts, workers.filter_map(|tid| model.threads.get(tid)))
+    });
     let title = format!(
         "{} waited {} of their time behind the jobs of others, {}",
         shares.requests(),
         shares.percent(),
         who.in_title()
     );
-    let replayed = replayed(queue);
+    let replayed = replayed(queue, model.meta.host.cpus as usize);
     let rows = replayed.as_ref().map(|(_, more)| {
         let row = |(jobs, ns): &(usize, u64)| json!({ "at_a_time": jobs, "p50_ns": ns });
         json!(more.iter().map(row).collect::<Vec<_>>())
@@ -100,11 +106,11 @@ fn finding(model: &Model, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Finding>
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, who.ahead(queue)),
-            Evidence::new(what_jobs_do(queue, who.look_ups)),
         ])
+        .evidence(what_jobs_do(queue, who.look_ups, computing.as_ref()).map(Evidence::new))
         .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
-        .evidence([Evidence::new(of_what_they_wait_for(queue))])
-        .cause(cause(model, queue))
+        .evidence([Evidence::new(would_more_help(model, queue))])
+        .cause(cause(model, queue, computing.as_ref()))
         .fix(who.fix(queue));
     Some(finding)
 }
@@ -135,6 +141,7 @@ struct Who {
     at_a_time: usize,
     /// The jobs look up names.
     look_ups: bool,
+    jobs_do: JobsDo,
 }
 
 impl Who {
@@ -156,7 +163,8 @@ impl Who {
                 WhoDoesJobs::Threads => queue.workers.len(),
             },
             at_a_time: queue.at_a_time,
-            look_ups: look_up_names(model, queue),
+            look_ups: queue.jobs_do == JobsDo::Sleep && look_up_names(model, queue),
+            jobs_do: queue.jobs_do,
         }
     }
 
@@ -170,9 +178,10 @@ impl Who {
             WhoDoesJobs::Threads => ("thread", "threads"),
             WhoDoesJobs::Helpers => ("helper process", "helper processes"),
         };
-        let jobs = match self.look_ups {
-            true => "which look up names",
-            false => "which sleep",
+        let jobs = match (self.look_ups, self.jobs_do) {
+            (true, _) => "which look up names",
+            (false, JobsDo::Sleep) => "which sleep",
+            (false, JobsDo::Compute) => "which compute",
         };
         match (self.at_a_time, self.count) {
             (1, 2..) => format!("{jobs} one at a time, though {} {many} do them", self.count),
@@ -209,12 +218,14 @@ impl Who {
     }
 
     fn fix(&self, queue: &JobQueue<'_>) -> String {
-        let shorter = queue
-            .reasons
-            .first()
-            .map_or_else(String::new, |(reason, _)| {
+        let reason = queue.reasons.first();
+        let shorter = match (queue.jobs_do, reason) {
+            (JobsDo::Compute, _) => "; or make the jobs cheaper".to_owned(),
+            (JobsDo::Sleep, Some((reason, _))) => {
                 format!("; or have the jobs wait for less in {}", reason.what)
-            });
+            }
+            (JobsDo::Sleep, None) => String::new(),
+        };
         if self.look_ups {
             return "keep looked-up names (a cache, a local resolver), look them up without a \
                     thread in hand (c-ares, an asynchronous resolver), or in an executor of their \
@@ -250,7 +261,16 @@ fn look_up_names(model: &Model, queue: &JobQueue<'_>) -> bool {
     Share::new(sum(in_it.map(|(_, ns)| *ns)), slept_ns).is_at_least(*MOST)
 }
 
-fn what_jobs_do(queue: &JobQueue<'_>, look_ups: bool) -> String {
+/// In which functions they compute, or what they sleep in.
+fn what_jobs_do(
+    queue: &JobQueue<'_>,
+    look_ups: bool,
+    computing: Option<&SampledFunctions>,
+) -> Option<String> {
+    if let Some(functions) = computing {
+        let functions = functions.shown()?;
+        return Some(format!("what the jobs compute, by samples: {functions}"));
+    }
     let reasons = queue.reasons.iter().take(*SHOWN);
     let reasons = reasons.filter(|(_, ns)| whole_percent(*ns, queue.busy_ns) > 0);
     let reasons: Vec<String> = reasons
@@ -265,18 +285,27 @@ fn what_jobs_do(queue: &JobQueue<'_>, look_ups: bool) -> String {
     } else {
         ""
     };
-    format!(
+    Some(format!(
         "what the jobs wait for meanwhile{what}: {}",
         reasons.join("; ")
-    )
+    ))
 }
 
-fn of_what_they_wait_for(queue: &JobQueue<'_>) -> &'static str {
-    if queue.serves_more {
-        "when several jobs began to wait at once, they were done at the same time: more at a time \
-         would not just queue there"
-    } else {
-        "whether what the jobs wait for can do more at once does not show"
+fn would_more_help(model: &Model, queue: &JobQueue<'_>) -> String {
+    match (queue.jobs_do, queue.serves_more) {
+        (JobsDo::Compute, _) => format!(
+            "more at a time would compute on other CPUs, as far as nobody else needs them: there \
+             are {}",
+            model.meta.host.cpus
+        ),
+        (JobsDo::Sleep, true) => {
+            "when several jobs began to wait at once, they were done at the same time: more at a \
+             time would not just queue there"
+                .to_owned()
+        }
+        (JobsDo::Sleep, false) => {
+            "whether what the jobs wait for can do more at once does not show".to_owned()
+        }
     }
 }
 
@@ -284,7 +313,7 @@ fn of_what_they_wait_for(queue: &JobQueue<'_>) -> &'static str {
 type Replayed = (u64, Vec<(usize, u64)>);
 
 /// `None` where the replay does not bring about what was, or where the middle request did not wait.
-fn replayed(queue: &JobQueue<'_>) -> Option<Replayed> {
+fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
     let mut jobs: Vec<Worked> = queue.jobs.iter().map(|job| job.worked).collect();
     jobs.sort_by_key(|job| job.ready_ns);
     let real = jobs
@@ -296,7 +325,10 @@ fn replayed(queue: &JobQueue<'_>) -> Option<Replayed> {
     if Share::new(with(0).abs_diff(real_ns), real_ns).exceeds(*REPLAY_OFF) {
         return None;
     }
-    let more = BTreeSet::from([now + 1, now + 2, now * 2, now * 4]);
+    let mut more = BTreeSet::from([now + 1, now + 2, now * 2, now * 4]);
+    if queue.jobs_do == JobsDo::Compute {
+        more.retain(|all| *all <= cpus);
+    }
     let more: Vec<(usize, u64)> = more.into_iter().map(|all| (all, with(all - now))).collect();
     let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
     Share::new(best_ns, real_ns)
@@ -317,8 +349,16 @@ fn in_words(queue: &JobQueue<'_>, (real_ns, more): &Replayed) -> Evidence {
     ))
 }
 
-/// The sleep that took most, as an example.
-fn cause(model: &Model, queue: &JobQueue<'_>) -> Option<Cause> {
+/// Where they compute most, or the sleep that took most, as an example.
+fn cause(
+    model: &Model,
+    queue: &JobQueue<'_>,
+    computing: Option<&SampledFunctions>,
+) -> Option<Cause> {
+    if let Some(functions) = computing {
+        let (tid, stack) = functions.place?;
+        return Some(Cause::new(model, tid, "on CPU".to_owned(), stack));
+    }
     let (wait, _) = queue.sleeps.iter().max_by_key(|(_, ns)| *ns)?;
     let doing = format!("asleep in {}", system_call_name(wait));
     Some(Cause::new(model, wait.tid, doing, wait.user_stack))

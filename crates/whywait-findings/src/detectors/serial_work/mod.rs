@@ -87,7 +87,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let slow = facts.slow();
     let rounds = Rounds::of(model);
     let mut roles: BTreeMap<Rc<Role>, Vec<Episode<'_>>> = BTreeMap::new();
-    for request in &slow.requests {
+    for request in facts.slow_by_themselves() {
         for (role, on_path) in work_of(facts, &rounds, request) {
             roles.entry(role).or_default().push((request, on_path));
         }
