@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId, Wait};
-use whywait_model::{Model, Peer, SystemCall, broad_kind, descriptor, system_call};
+use whywait_model::{
+    Model, PathStep, Peer, RequestRef, SystemCall, broad_kind, descriptor, system_call,
+};
 use whywait_words::{counted, duration, percent, shares};
 
 use super::bound::besides_ns;
@@ -12,7 +14,7 @@ use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::detectors::{lock_contention, slow_upstream};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
+use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MOST, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
 use crate::shared::crowding;
 use crate::shared::intervals::{Interval, merged, sum};
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
@@ -66,10 +68,6 @@ pub(super) fn finding(
     );
     let (user_stack, kernel_stack) = stacks.first().map_or((0, 0), |(stacks, _)| *stacks);
     let kernel = kernel_functions(model, kernel_stack);
-    let (worst, on_worst) = group
-        .iter()
-        .max_by_key(|(request, on_path)| (request.latency_ns, on_path.ns))?;
-
     let (requests, share) = (shares.requests(), shares.percent());
     let their = if group.len() == 1 { "its" } else { "their" };
     let peer = peer_of(model, key.target, group, shares.ns);
@@ -92,11 +90,24 @@ pub(super) fn finding(
         _ => None,
     };
     let lock = tries.as_ref().and_then(|tries| tries.lock.as_ref());
+    let in_others = match key.target {
+        WaitTarget::Timer if tries.is_none() => InOthers::of(facts, group),
+        _ => None,
+    };
+    let (worst, on_worst) = group.iter().max_by_key(|(slow, on_path)| {
+        let waits = in_others.is_some() && in_others_ns(facts, slow, on_path) > 0;
+        (waits, slow.latency_ns, on_path.ns)
+    })?;
     let title = if let (Some(tries), Some(lock)) = (&tries, lock) {
         format!(
             "{requests} slept {share} of {their} time{place} for a lock{}{}",
             tries.title(),
             lock.title()
+        )
+    } else if in_others.is_some() {
+        format!(
+            "{requests} waited {share} of {their} time for other requests, which slept{place} \
+             ({named}, {role})"
         )
     } else if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
         let again = tries.as_ref().map(Tries::title).unwrap_or_default();
@@ -121,7 +132,11 @@ pub(super) fn finding(
     // A device is shared: what else it does, and how much is asked of it, could be otherwise.
     let device = matches!(key.target, WaitTarget::Disk | WaitTarget::Memory);
     let finding = finding
-        .takes_as_long(shares.as_ever(&saving).filter(|_| !device))
+        .takes_as_long(
+            shares
+                .as_ever(&saving)
+                .filter(|_| !device && in_others.is_none()),
+        )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
         .about("thread", model.thread_name(tid))
@@ -135,6 +150,7 @@ pub(super) fn finding(
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(of_which(&whats, &functions, shares.ns))
         .evidence(tries.iter().flat_map(Tries::evidence))
+        .evidence(in_others.as_ref().map(|others| others.evidence(shares.ns)))
         .evidence(besides(facts, key, group, shares.ns))
         .evidence(peer.and_then(|_| behind_others(group, shares.ns)))
         .evidence(behind)
@@ -144,16 +160,68 @@ pub(super) fn finding(
             lock.and_then(|lock| lock.cause(facts))
                 .unwrap_or_else(|| Cause::new(model, tid, doing, user_stack)),
         )
-        .fix(tries.as_ref().map_or_else(
-            || {
+        .fix(match (&tries, &in_others) {
+            (Some(tries), _) => tries.fix().to_owned(),
+            (None, Some(_)) => fix::IN_OTHERS.to_owned(),
+            (None, None) => {
                 let kernel = steps().map(|step| step.step.kernel_stack);
                 fix::of(model, key.target, &whats, kernel)
-            },
-            |tries| tries.fix().to_owned(),
-        ));
+            }
+        });
     let finding = finding.of_requests(group.iter().map(|(request, _)| request.request));
     let all = tids.iter().map(|(tid, _)| *tid);
     Some(slow_paths::about_processes(model, finding, tid, all))
+}
+
+/// Of a sleep on requests' paths, what threads slept while they served another request, which
+/// these therefore waited for.
+struct InOthers {
+    ns: u64,
+    /// How many requests waited so for most of what they waited.
+    requests: usize,
+}
+
+impl InOthers {
+    /// `None`: most of it is the requests' own.
+    fn of(facts: &Facts<'_>, group: &Dominated<'_>) -> Option<Self> {
+        let mut all = Self { ns: 0, requests: 0 };
+        for (slow, on_path) in group {
+            let ns = in_others_ns(facts, slow, on_path);
+            all.ns = all.ns.saturating_add(ns);
+            all.requests += usize::from(Share::new(ns, on_path.ns).is_at_least(*MOST));
+        }
+        let ns = sum(group.iter().map(|(_, on_path)| on_path.ns));
+        Share::new(all.ns, ns).is_at_least(*MOST).then_some(all)
+    }
+
+    fn evidence(&self, all_ns: u64) -> Evidence {
+        let text = format!(
+            "{} of it, of {}, is the sleep of a thread that served another request meanwhile: it \
+             has something that these wait for",
+            percent(self.ns, all_ns),
+            counted(self.requests, "request"),
+        );
+        Evidence::of_ns(self.ns, text)
+    }
+}
+
+/// For how long of a sleep on a request's path the thread served another one.
+fn in_others_ns(facts: &Facts<'_>, slow: &SlowRequest<'_>, on_path: &OnPath<'_>) -> u64 {
+    let steps = on_path.steps.iter().map(|step| step.step);
+    let of_others = steps.filter(|step| serves_another(facts, slow.request, step));
+    sum(of_others.map(PathStep::ns))
+}
+
+/// Whether the thread of a step had one request in hand then, and it was another one.
+fn serves_another(facts: &Facts<'_>, request: RequestRef<'_>, step: &PathStep) -> bool {
+    if [request.recv_tid, request.send_tid].contains(&step.tid) {
+        return false;
+    }
+    let in_hand = facts.read_by(step.tid).iter().filter(|other| {
+        other.recv_ns.is_some_and(|ns| ns <= step.from_ns)
+            && other.answered_ns().is_none_or(|ns| ns >= step.to_ns)
+    });
+    in_hand.take(2).count() == 1
 }
 
 fn confidence(target: WaitTarget, function_known: bool) -> Confidence {

@@ -9,6 +9,11 @@ use super::WaitTarget;
 use crate::numbers::{IN_TITLE, MUCH, Share};
 use crate::shared::intervals::sum;
 
+/// What helps where requests wait for the sleeps of others.
+pub(super) const IN_OTHERS: &str = "do not sleep with something in hand that other requests wait \
+    for: a lock (a read-write lock, too: who waits to write holds up those who come to read), a \
+    place, a result that one makes for all";
+
 /// What helps against such a wait.
 pub(super) fn of(
     model: &Model,
