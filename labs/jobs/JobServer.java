@@ -14,6 +14,7 @@ import java.util.Iterator;
 import java.util.Locale;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -21,11 +22,12 @@ import java.util.concurrent.Executors;
 /**
  * A selector that reads requests and writes answers, and hands each request's job to a pool.
  *
- * <p>JobServer pool|ordered THREADS
+ * <p>JobServer pool|ordered|threads THREADS
  *
  * <p>Of four clients three ask for a report, which takes 60 ms of sleep; the fourth one asks for a
  * thumbnail. With `ordered` the jobs are done in the order in which they came, one after another,
- * each on whichever of the pool's threads is free.
+ * each on whichever of the pool's threads is free. With `threads` there is no selector: a thread for
+ * each client reads its requests, hands the jobs to the pool and waits for them.
  */
 final class JobServer {
     private record Answer(SelectionKey key, String body) {}
@@ -75,14 +77,21 @@ final class JobServer {
     public static void main(String[] args) throws IOException {
         ExecutorService pool = Executors.newFixedThreadPool(Integer.parseInt(args[1]));
         executor = args[0].equals("ordered") ? new Ordered(pool) : pool;
-        selector = Selector.open();
         ServerSocketChannel listener = ServerSocketChannel.open();
         listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 128);
+        if (args[0].equals("threads")) {
+            tellWhere(listener);
+            while (true) {
+                SocketChannel connection = listener.accept();
+                Thread thread = new Thread(() -> converse(connection, pool));
+                thread.setDaemon(true);
+                thread.start();
+            }
+        }
+        selector = Selector.open();
         listener.configureBlocking(false);
         listener.register(selector, SelectionKey.OP_ACCEPT);
-        int port = ((InetSocketAddress) listener.getLocalAddress()).getPort();
-        String ready = ProcessHandle.current().pid() + " 127.0.0.1:" + port + "\n";
-        Files.writeString(Path.of(System.getenv("READY_FILE")), ready);
+        tellWhere(listener);
         while (true) {
             selector.select();
             Iterator<SelectionKey> keys = selector.selectedKeys().iterator();
@@ -100,6 +109,37 @@ final class JobServer {
             }
             writeAnswers();
         }
+    }
+
+    private static void tellWhere(ServerSocketChannel listener) throws IOException {
+        int port = ((InetSocketAddress) listener.getLocalAddress()).getPort();
+        String ready = ProcessHandle.current().pid() + " 127.0.0.1:" + port + "\n";
+        Files.writeString(Path.of(System.getenv("READY_FILE")), ready);
+    }
+
+    private static void converse(SocketChannel connection, ExecutorService pool) {
+        try {
+            connection.socket().setTcpNoDelay(true);
+            ByteBuffer head = ByteBuffer.allocate(4096);
+            while (connection.read(head) >= 0) {
+                String received =
+                        new String(head.array(), 0, head.position(), StandardCharsets.US_ASCII);
+                if (received.endsWith("\r\n\r\n")) {
+                    head.clear();
+                    double read = now();
+                    int number = Integer.parseInt(received.split(" ", 3)[1].substring(1));
+                    connection.write(answer(pool.submit(() -> job(number, read)).get()));
+                }
+            }
+        } catch (IOException | InterruptedException | ExecutionException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static ByteBuffer answer(String body) {
+        String text =
+                "HTTP/1.1 200 OK\r\nContent-Length: " + body.length() + "\r\n\r\n" + body;
+        return ByteBuffer.wrap(text.getBytes(StandardCharsets.US_ASCII));
     }
 
     private static double now() {
@@ -124,17 +164,16 @@ final class JobServer {
 
     private static void writeAnswers() throws IOException {
         for (Answer answer = ANSWERS.poll(); answer != null; answer = ANSWERS.poll()) {
-            String text =
-                    "HTTP/1.1 200 OK\r\nContent-Length: "
-                            + answer.body().length()
-                            + "\r\n\r\n"
-                            + answer.body();
-            ByteBuffer bytes = ByteBuffer.wrap(text.getBytes(StandardCharsets.US_ASCII));
-            ((SocketChannel) answer.key().channel()).write(bytes);
+            ((SocketChannel) answer.key().channel()).write(answer(answer.body()));
         }
     }
 
     private static void doJob(SelectionKey key, int number, double read) {
+        ANSWERS.add(new Answer(key, job(number, read)));
+        selector.wakeup();
+    }
+
+    private static String job(int number, double read) {
         double begun = now();
         // The number is 1000 * C + R, for round R of client C.
         if (number / 1000 % 4 == 3) {
@@ -143,8 +182,7 @@ final class JobServer {
             renderReport();
         }
         String format = "{\"read\":%.3f,\"begun\":%.3f,\"ended\":%.3f}";
-        ANSWERS.add(new Answer(key, String.format(Locale.ROOT, format, read, begun, now())));
-        selector.wakeup();
+        return String.format(Locale.ROOT, format, read, begun, now());
     }
 
     private static void makeThumbnail() {

@@ -2,13 +2,15 @@
 //
 //   node jobs.mjs helper N     to N processes, over node's channel to its children
 //   node jobs.mjs names        to libuv's pool, which looks up names: two of its four threads do
+//   node jobs.mjs compute MS   to the only worker thread, which computes for so long
 //
 // Of four clients three ask for a report, which takes 60 ms of sleep, or for a slow name. The
-// fourth one asks for a thumbnail, or for a quick name.
+// fourth one asks for a thumbnail, or for a quick name. Where jobs compute, all do the same.
 import { fork } from 'node:child_process';
 import dns from 'node:dns';
 import fs from 'node:fs';
 import http from 'node:http';
+import { Worker, isMainThread, parentPort } from 'node:worker_threads';
 
 const [what, count] = process.argv.slice(2);
 
@@ -64,6 +66,45 @@ class Helpers {
   }
 }
 
+function compressArchive(ms) {
+  const until = nowMs() + ms;
+  let sum = 0;
+  while (nowMs() < until) for (let at = 0; at < 1000; at++) sum += Math.sqrt(at);
+  return sum;
+}
+
+// In the worker thread: its jobs in turn.
+function computeJobs() {
+  parentPort.on('message', ({ id }) => {
+    const begun = nowMs();
+    compressArchive(Number(count));
+    parentPort.postMessage({ id, begun, ended: nowMs() });
+  });
+}
+
+class ComputingThread {
+  constructor() {
+    this.waiting = new Map();
+    this.next = 0;
+    this.thread = new Worker(process.argv[1], { argv: ['compute', count] });
+    this.thread.on('message', ({ id, begun, ended }) => {
+      this.waiting.get(id)({ begun, ended });
+      this.waiting.delete(id);
+    });
+  }
+
+  submit() {
+    const id = this.next++;
+    this.thread.postMessage({ id });
+    return new Promise((done) => this.waiting.set(id, done));
+  }
+}
+
+function whoDoesJobs() {
+  if (what === 'helper') return new Helpers(Number(count));
+  return what === 'compute' ? new ComputingThread() : null;
+}
+
 function lookUp(number) {
   const begun = nowMs();
   const name = `${isQuick(number) ? 'quick' : 'slow'}-${number}.lab`;
@@ -76,10 +117,12 @@ function lookUp(number) {
   });
 }
 
-if (what === 'serve') {
+if (!isMainThread) {
+  computeJobs();
+} else if (what === 'serve') {
   serveJobs();
 } else {
-  const helpers = what === 'helper' ? new Helpers(Number(count)) : null;
+  const helpers = whoDoesJobs();
   const server = http.createServer(async (request, response) => {
     const read = nowMs();
     const number = Number(request.url.slice(1));

@@ -4,9 +4,12 @@
     jobs.py ordered UPSTREAM --threads N  to an executor, behind one queue that keeps the order
     jobs.py helper UPSTREAM --helpers N   to processes, over socket pairs
     jobs.py names                         to the loop's default executor, which looks up names
+    jobs.py threads UPSTREAM --threads N  to an executor, from a thread for each client
+    jobs.py compute --threads N           to an executor, whose jobs compute for some 20 ms
 
 Of four clients three ask for a report, which is a call to the other service, or for a slow name.
-The fourth one asks for a thumbnail, or for a quick name: that takes a moment, and no call.
+The fourth one asks for a thumbnail, or for a quick name: that takes a moment, and no call. Where
+jobs compute, all do the same.
 """
 
 import argparse
@@ -18,9 +21,12 @@ import socket
 import sys
 import threading
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 LOCAL = threading.local()
+# zlib lets the interpreter's lock go.
+ARCHIVE = b"".join(b"%d," % (number * number % 99991) for number in range(20000))
 
 
 def now_ms():
@@ -60,6 +66,16 @@ def do_job(number):
         make_thumbnail()
     else:
         fetch_report()
+    return begun, now_ms()
+
+
+def compress_archive(text):
+    return zlib.compress(text, 9)
+
+
+def compute(_number):
+    begun = now_ms()
+    compress_archive(ARCHIVE)
     return begun, now_ms()
 
 
@@ -137,14 +153,49 @@ async def converse(reader, writer, submit):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             read = now_ms()
-            begun, ended = await submit(int(head.split()[1].rpartition(b"/")[2]))
-            body = json.dumps({"read": read, "begun": begun, "ended": ended})
-            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            begun, ended = await submit(number_of(head))
+            writer.write(answer(read, begun, ended))
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
         writer.close()
+
+
+def answer(read, begun, ended):
+    body = json.dumps({"read": read, "begun": begun, "ended": ended})
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def number_of(head):
+    return int(head.split()[1].rpartition(b"/")[2])
+
+
+def converse_in_thread(connection, pool):
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    head = b""
+    while received := connection.recv(4096):
+        head += received
+        if head.endswith(b"\r\n\r\n"):
+            read = now_ms()
+            begun, ended = pool.submit(do_job, number_of(head)).result()
+            connection.sendall(answer(read, begun, ended))
+            head = b""
+
+
+def tell_where(address):
+    with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
+        ready.write(f"{os.getpid()} 127.0.0.1:{address[1]}\n")
+
+
+def serve_in_threads(args):
+    pool = ThreadPoolExecutor(args.threads, "executor", connect, (args.upstream,))
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    tell_where(listener.getsockname())
+    while True:
+        connection, _ = listener.accept()
+        thread = threading.Thread(target=converse_in_thread, args=(connection, pool), daemon=True)
+        thread.start()
 
 
 async def serve(args, helpers):
@@ -155,6 +206,11 @@ async def serve(args, helpers):
     elif args.what == "names":
         def submit(number):
             return loop.run_in_executor(None, do_look_up, number)
+    elif args.what == "compute":
+        pool = ThreadPoolExecutor(args.threads, "executor")
+
+        def submit(number):
+            return loop.run_in_executor(pool, compute, number)
     else:
         pool = ThreadPoolExecutor(args.threads, "executor", connect, (args.upstream,))
         ordered = Ordered(pool)
@@ -166,18 +222,19 @@ async def serve(args, helpers):
     server = await asyncio.start_server(
         lambda reader, writer: converse(reader, writer, submit), "127.0.0.1", 0
     )
-    with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
-        ready.write(f"{os.getpid()} 127.0.0.1:{server.sockets[0].getsockname()[1]}\n")
+    tell_where(server.sockets[0].getsockname())
     await server.serve_forever()
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["pool", "ordered", "helper", "names"])
+    parser.add_argument("what", choices=["pool", "ordered", "helper", "names", "threads", "compute"])
     parser.add_argument("upstream", nargs="?")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--helpers", type=int, default=0)
     args = parser.parse_args()
+    if args.what == "threads":
+        serve_in_threads(args)
     # Forked before the loop is there.
     helpers = Helpers(args.helpers, args.upstream) if args.helpers else None
     asyncio.run(serve(args, helpers))

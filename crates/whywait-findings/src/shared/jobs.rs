@@ -215,7 +215,8 @@ impl Workers {
         let mut times: BTreeMap<u32, usize> = BTreeMap::new();
         let waits = readers.iter().filter_map(|tid| model.threads.get(tid));
         for wait in waits.flat_map(|thread| thread.timeline.waits()) {
-            if wait.wake_context == WakeContext::Task && !readers.contains(&wait.waker_tid) {
+            let by_others = !readers.contains(&wait.waker_tid);
+            if wait.wake_context == WakeContext::Task && by_others && !takes_a_lock(model, wait) {
                 *times.entry(wait.waker_tid).or_default() += 1;
             }
         }
@@ -265,15 +266,11 @@ impl Workers {
     /// loop, which may have any number of jobs in hand.
     fn serves_several(&self, model: &Model, thread: &Thread) -> bool {
         let waits = thread.timeline.waits().iter();
-        let (mut in_poll_ns, mut all_ns) = (0_u64, 0_u64);
-        for wait in waits.filter(|wait| !self.rests(model, wait)) {
-            let ns = wait.woken_ns().saturating_sub(wait.out_ns);
-            all_ns = all_ns.saturating_add(ns);
-            if wait.epoll != 0 {
-                in_poll_ns = in_poll_ns.saturating_add(ns);
-            }
-        }
-        all_ns > 0 && Share::new(in_poll_ns, all_ns).is_at_least(*MOST)
+        let polls = waits.filter(|wait| wait.epoll != 0 && !self.rests(model, wait));
+        let in_poll_ns = sum(polls.map(|wait| wait.woken_ns().saturating_sub(wait.out_ns)));
+        let with_jobs = with_jobs(model, self, thread);
+        let all_ns = sum(with_jobs.iter().map(|(from_ns, to_ns)| to_ns - from_ns));
+        in_poll_ns > 0 && Share::new(in_poll_ns, all_ns).is_at_least(*MOST)
     }
 
     /// Adds those of the same processes that sleep in the same work: whose jobs took so long that
@@ -311,8 +308,7 @@ impl Workers {
     fn gets_a_job(&self, model: &Model, wait: &Wait) -> bool {
         wait.wake_context == WakeContext::Task
             && self.hands.contains(&wait.waker_tid)
-            && !model.is_lock_wait(wait)
-            && model.class_of(wait) != Some(WaitClass::Lock)
+            && !takes_a_lock(model, wait)
     }
 
     /// Whether a worker sleeps where it waits for its next job. Of a sleep without a stack only who
@@ -353,6 +349,11 @@ impl Workers {
         }
         Share::counted(follow, all).is_at_least(*EXECUTOR_ANSWERS)
     }
+}
+
+/// Whether a sleep was for a lock between threads: who ended it has done nobody's job.
+fn takes_a_lock(model: &Model, wait: &Wait) -> bool {
+    model.is_lock_wait(wait) || model.class_of(wait) == Some(WaitClass::Lock)
 }
 
 fn is_lock(model: &Model, wait: &Wait) -> bool {

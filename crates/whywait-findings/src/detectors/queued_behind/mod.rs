@@ -1,16 +1,17 @@
 //! `queued-behind`: requests wait for the end of others' jobs.
 //!
-//! **Invariant.** A request does not wait for the jobs of others to end, which wait themselves.
+//! **Invariant.** A request does not wait for the jobs of others to end, which wait themselves, or
+//! leave CPUs idle.
 //!
 //! **Evidence.** See [`jobs`]: a thread reads requests and hands a job of each to others, the
 //! threads of an executor or helper processes. While requests wait, as many jobs as ever are under
-//! way, and those who have them sleep.
+//! way, and those who have them sleep, or compute on fewer CPUs than there are.
 //!
 //! **Cost.** For each request the time until its own job began, in the order in which requests were
 //! read. A replay of the same jobs with more at a time says what some more would save.
 //!
-//! **Guards.** Workers that compute would share the same CPUs if there were more of them: that is
-//! `saturated`. Where they wait for a lock it is `lock-contention`. Where what they wait for
+//! **Guards.** As many workers that compute as there are CPUs would share the same ones if there
+//! were more of them: that is `saturated`. Where they wait for a lock it is `lock-contention`. Where what they wait for
 //! answers one after another, more of them would queue there. Answers must follow on jobs. Fewer
 //! than [`WORKERS_MIN_VICTIMS`](crate::numbers::WORKERS_MIN_VICTIMS) requests, or less than a third
 //! of the slow requests' time, is a burst.
@@ -43,7 +44,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         (Severity::Warning, "from 30 ms on"),
         (Severity::Note, "otherwise"),
     ],
-    invariant: "a request does not wait for the jobs of others, which sleep",
+    invariant: "a request does not wait for the jobs of others, which sleep, or leave CPUs idle",
     explain: include_str!("explain.md"),
     detect,
 };
@@ -293,11 +294,21 @@ fn what_jobs_do(
 
 fn would_more_help(model: &Model, queue: &JobQueue<'_>) -> String {
     match (queue.jobs_do, queue.serves_more) {
-        (JobsDo::Compute, _) => format!(
-            "more at a time would compute on other CPUs, as far as nobody else needs them: there \
-             are {}",
-            model.meta.host.cpus
-        ),
+        (JobsDo::Compute, _) => {
+            let used = |tid: &u32| {
+                let thread = model.threads.get(tid)?;
+                model.cpu.threads.get(&(thread.tgid, thread.tid))
+            };
+            let used: Vec<_> = queue.workers.iter().filter_map(used).collect();
+            let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
+            let without_ns = sum(used.iter().map(|one| one.runnable_ns));
+            format!(
+                "more at a time would compute on other CPUs, as far as nobody else needs them: \
+                 there are {}, and who does the jobs had none for {} of the time",
+                model.meta.host.cpus,
+                percent(without_ns, on_cpu_ns.saturating_add(without_ns)),
+            )
+        }
         (JobsDo::Sleep, true) => {
             "when several jobs began to wait at once, they were done at the same time: more at a \
              time would not just queue there"
