@@ -26,8 +26,8 @@ import java.util.concurrent.Executors;
  *
  * <p>Of four clients three ask for a report, which takes 60 ms of sleep; the fourth one asks for a
  * thumbnail. With `ordered` the jobs are done in the order in which they came, one after another,
- * each on whichever of the pool's threads is free. With `threads` there is no selector: a thread for
- * each client reads its requests, hands the jobs to the pool and waits for them.
+ * each on whichever of the pool's threads is free. With `threads` there is no selector: a thread
+ * for each client reads its requests, hands the jobs to the pool and waits for them.
  */
 final class JobServer {
     private record Answer(SelectionKey key, String body) {}

@@ -228,7 +228,8 @@ async def serve(args, helpers):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["pool", "ordered", "helper", "names", "threads", "compute"])
+    kinds = ["pool", "ordered", "helper", "names", "threads", "compute"]
+    parser.add_argument("what", choices=kinds)
     parser.add_argument("upstream", nargs="?")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--helpers", type=int, default=0)

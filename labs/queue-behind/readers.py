@@ -1,4 +1,4 @@
-"""A catalogue behind a read-write lock that lets writers pass new readers; a thread for each client.
+"""A catalogue behind a read-write lock that lets writers pass new readers; a thread for a client.
 
     readers.py [--copied]
 

@@ -11,10 +11,10 @@
 //! read. A replay of the same jobs with more at a time says what some more would save.
 //!
 //! **Guards.** As many workers that compute as there are CPUs would share the same ones if there
-//! were more of them: that is `saturated`. Where they wait for a lock it is `lock-contention`. Where what they wait for
-//! answers one after another, more of them would queue there. Answers must follow on jobs. Fewer
-//! than [`WORKERS_MIN_VICTIMS`](crate::numbers::WORKERS_MIN_VICTIMS) requests, or less than a third
-//! of the slow requests' time, is a burst.
+//! were more of them: that is `saturated`. Where they wait for a lock it is `lock-contention`.
+//! Where what they wait for answers one after another, more of them would queue there. Answers
+//! must follow on jobs. Fewer than [`WORKERS_MIN_VICTIMS`](crate::numbers::WORKERS_MIN_VICTIMS)
+//! requests, or less than a third of the slow requests' time, is a burst.
 
 use std::collections::BTreeSet;
 

@@ -193,3 +193,79 @@ fn what_jobs_sleep_in_is_not_what_requests_wait_for() {
     let codes: Vec<&str> = found.iter().map(|finding| finding.code.name()).collect();
     assert_eq!(codes, ["queued-behind"]);
 }
+
+/// Eight threads that read a request each, and sleep in this until one of two others ends that.
+fn from_threads(in_what: &[&str]) -> Script {
+    const FUTEX: u32 = 202;
+    let mut script = Script::new();
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    let rest = script.stack(in_what);
+    let work = script.stack(&["main", "job", "fetch_price", "recv"]);
+    for client in 0..8 {
+        script.thread(11 + client, "client");
+    }
+    for number in 0..48_u64 {
+        let (tid, client) = (2 + (number % 2) as u32, 11 + (number % 8) as u32);
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        let done = from + 200;
+        let job = script.wait(tid, RECV, from, done).stack(work);
+        job.by_softirq().done();
+        let read = done.saturating_sub(800).max(10);
+        let waits = script.wait(client, FUTEX, read + 1, done).stack(rest);
+        waits.word(0x1000).by(tid).done();
+        let request = script.request(number + 1).port(PORT).ready(read);
+        request.read(read, client).answered(done + 1, client);
+    }
+    script.ends(6000);
+    script
+}
+
+#[test]
+fn threads_that_hand_jobs_to_the_same_executor_wait_in_one_queue() {
+    let script = from_threads(&["main", "serve", "result", "futex"]);
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:#?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    let readers = finding.subject["readers"].as_array().map(Vec::len);
+    assert_eq!(readers, Some(8));
+}
+
+#[test]
+fn who_lets_a_lock_go_has_done_nobodys_job() {
+    let script = from_threads(&["main", "serve", "pthread_mutex_lock", "__lll_lock_wait"]);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// A loop, thread 1, and one thread that computes for 60 ms for each of eight clients.
+fn one_that_computes() -> Script {
+    let mut script = Script::new();
+    script.thread(1, "loop").thread(2, "archiver");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    for number in 0..72_u64 {
+        let (from, done) = (10 + number * 60, 70 + number * 60);
+        let polled = script.wait(1, 232, from, done).epoll(7).stack(poll);
+        polled.by(2).done();
+        let read = done.saturating_sub(480).max(10);
+        let request = script.request(number + 1).port(PORT).epoll(7).ready(read);
+        request.read(read, 1).answered(done, 1);
+    }
+    script.ends(4_400);
+    script
+}
+
+#[test]
+fn a_thread_that_computes_for_all_leaves_cpus_idle_where_there_are_more() {
+    let mut script = one_that_computes();
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:#?}");
+    };
+    let ends = "behind the jobs of others, which compute in the only thread";
+    assert!(finding.title.ends_with(ends), "{}", finding.title);
+    assert_eq!(finding.confidence, Confidence::Medium);
+    // On its only CPU two would compute half as fast each.
+    script.recorded(|recorded| recorded.meta.host.cpus = 1);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
