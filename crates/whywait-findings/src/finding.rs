@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Model, Peer, RequestRef, StackText};
+use whywait_replay::Off;
 
 use crate::numbers::{MOST, SAVINGS_KEPT, Share};
 use crate::shared::naming;
@@ -12,6 +13,7 @@ use crate::shared::naming;
 use crate::declaration::{Code, Declaration};
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
+use crate::shared::replay::Bound;
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -198,6 +200,19 @@ impl Finding {
     pub(crate) fn saving(mut self, saving: Saving) -> Self {
         self.saving = saving;
         self
+    }
+
+    /// What a fix saves at most, by replay. Where that is not what was recorded, the bound is
+    /// looser, and says so.
+    pub(crate) fn bounded(mut self, bound: Bound) -> Self {
+        self.saving = bound.saving;
+        let looser = bound.off.map(|Off { percent }| {
+            Evidence::new(format!(
+                "the bound has all that requests wait for each other: a replay of what was is off \
+                 by {percent} % of the time that they took"
+            ))
+        });
+        self.evidence(bound.queues).evidence(looser)
     }
 
     /// Of exchanges on connections that carry several requests at once (most of these) it is not

@@ -6,8 +6,6 @@ mod declaration;
 mod detectors;
 mod facts;
 mod finding;
-#[cfg(test)]
-mod judgement_tests;
 mod numbers;
 mod ranking;
 mod shared;

@@ -108,8 +108,8 @@ numbers! {
         CROWDED_WAITS: u64 = 5;
         /// What lies in so small a part of the time between two of its kind may do so by chance.
         BY_CHANCE: Share = Share::one_in(4);
-        /// A replay that is off by more of what was explains nothing.
-        REPLAY_OFF: Share = Share::percent(25);
+        /// A replay that changes nothing, and is off by more of what was, says nothing of a change.
+        REPLAY_OFF: Share = Share::percent(10);
         /// Fewer samples do not show what a thread did, and the lack of fewer not that it slept.
         MIN_SAMPLES: u64 = 5;
         /// Fewer samples do not show in which function one piece of work was.

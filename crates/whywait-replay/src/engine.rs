@@ -27,61 +27,16 @@ impl Replayed {
 }
 
 impl Schedule {
-    /// What would have become of each work, with queues in order of arrival.
+    /// What would have become of each work, with queues in order of arrival. It says nothing of a
+    /// change unless what was recorded comes out without one: see [`Reproduced`].
     pub fn replay(&self, relaxation: &Relaxation) -> Vec<Replayed> {
         Replay::new(self, relaxation, false).run()
     }
 
-    /// How much earlier each work would be answered at most, nanoseconds: never more than it took.
-    ///
-    /// Queues are replayed in order of arrival. Where the recorded order was another one, nothing
-    /// becomes later than it was: of both replays the better one counts.
-    pub fn savings(&self, relaxation: &Relaxation) -> Vec<u64> {
-        let mut latencies = latencies(&self.replay(relaxation));
-        if !self.is_in_order() {
-            let as_recorded = Replay::new(self, relaxation, true).run();
-            for (best, other) in latencies.iter_mut().zip(self::latencies(&as_recorded)) {
-                *best = [*best, other].into_iter().flatten().min();
-            }
-        }
-        self.works
-            .iter()
-            .zip(latencies)
-            .map(|(work, latency_ns)| {
-                let took_ns = work.latency_ns();
-                let saved_ns = latency_ns.map_or(0, |ns| took_ns.saturating_sub(ns));
-                saved_ns.max(relaxation.own_ns(work)).min(took_ns)
-            })
-            .collect()
+    /// The same with queues in the recorded order, in which nothing waits for longer than it did.
+    pub(crate) fn replay_as_recorded(&self, relaxation: &Relaxation) -> Vec<Replayed> {
+        Replay::new(self, relaxation, true).run()
     }
-
-    /// Whether queues were served in order of arrival: then no work is later in a replay that
-    /// changes nothing.
-    fn is_in_order(&self) -> bool {
-        let replayed = self.replay(&Relaxation::default());
-        let mut works = self.works.iter().zip(latencies(&replayed));
-        works.all(|(work, ns)| ns.is_some_and(|ns| ns <= work.latency_ns()))
-    }
-
-    /// By how much the latencies of a replay that changes nothing are off, in percent of what was
-    /// recorded. A replay that is far off knows nothing of what a change would do.
-    pub fn off_percent(&self) -> u64 {
-        let replayed = self.replay(&Relaxation::default());
-        let (mut off_ns, mut all_ns) = (0_u128, 0_u128);
-        for (work, replayed) in self.works.iter().zip(replayed) {
-            let took_ns = work.latency_ns();
-            let off = replayed
-                .latency_ns()
-                .map_or(took_ns, |ns| ns.abs_diff(took_ns));
-            off_ns += u128::from(off);
-            all_ns += u128::from(took_ns);
-        }
-        (off_ns * 100).div_ceil(all_ns.max(1)) as u64
-    }
-}
-
-fn latencies(replayed: &[Replayed]) -> Vec<Option<u64>> {
-    replayed.iter().map(Replayed::latency_ns).collect()
 }
 
 /// What happens next.
@@ -136,8 +91,8 @@ impl Turn {
 struct Replay<'a> {
     schedule: &'a Schedule,
     relaxation: &'a Relaxation,
-    /// Nothing waits for longer than it did.
-    no_later: bool,
+    /// Queues are served in the recorded order, and nothing waits for longer than it did.
+    as_recorded: bool,
     now_ns: Ns,
     /// What is known from the beginning, the last first: many times as much as what arises.
     known: Vec<(Ns, Event)>,
@@ -153,11 +108,11 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(schedule: &'a Schedule, relaxation: &'a Relaxation, no_later: bool) -> Self {
+    fn new(schedule: &'a Schedule, relaxation: &'a Relaxation, as_recorded: bool) -> Self {
         let mut replay = Self {
             schedule,
             relaxation,
-            no_later,
+            as_recorded,
             now_ns: 0,
             known: Vec::with_capacity(schedule.works.len()),
             count: 0,
@@ -253,7 +208,7 @@ impl<'a> Replay<'a> {
         state.waits_for = Some(waits_for);
         state.waits += 1;
         let wait = (work, state.waits);
-        if self.no_later && recorded_ns < Ns::MAX {
+        if self.as_recorded && recorded_ns < Ns::MAX {
             self.at(recorded_ns.max(self.now_ns), Event::NoLater(wait.0, wait.1));
         }
         wait
@@ -283,13 +238,26 @@ impl<'a> Replay<'a> {
     fn gives_back(&mut self, resource: usize) {
         self.slots[resource].free += 1;
         while self.slots[resource].free > 0 {
-            let Some(wait) = self.slots[resource].queue.pop_front() else {
+            let Some(wait) = self.next_in_queue(resource) else {
                 return;
             };
             if self.still_waits(wait) {
                 self.gets_on(wait.0);
             }
         }
+    }
+
+    /// Who has waited for longest; or, in the recorded order, had it first of those who wait.
+    fn next_in_queue(&mut self, resource: usize) -> Option<(usize, u32)> {
+        if !self.as_recorded {
+            return self.slots[resource].queue.pop_front();
+        }
+        let queue = self.slots[resource].queue.iter().enumerate();
+        let had_ns = |(work, _): &(usize, u32)| self.next_step(*work).map(|step| step.at_ns);
+        let (at, _) = queue
+            .filter(|(_, wait)| self.still_waits(**wait))
+            .min_by_key(|(at, wait)| (had_ns(wait), *at))?;
+        self.slots[resource].queue.remove(at)
     }
 
     fn frees(&mut self, work: usize, resource: usize) {

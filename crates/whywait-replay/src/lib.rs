@@ -9,21 +9,23 @@
 //! This crate measures and says nothing: what a resource is, and how a fix is called, is for those
 //! who use it.
 //!
-//! Bounds rest on four things. Arrivals stay where they were, unless a client is known to have
-//! waited for an answer. Queues are served in order of arrival; where the recorded order was
-//! another one, nothing becomes later than it was. Nobody is saved more than it took. And what the
-//! recording does not have keeps no slot in the replay, so that it makes a bound larger and never
-//! smaller.
+//! A replay that changes nothing has to be what was recorded ([`Schedule::reproduced`]): otherwise
+//! it says nothing of a change, and a bound has to do without ([`Schedule::at_most`]). Bounds rest
+//! on four things besides. Arrivals stay where they were, unless a client is known to have waited
+//! for an answer. Queues are served in order of arrival; where the recorded order was another one,
+//! in that one, and nothing becomes later than it was. Nobody is saved more than it took. And what
+//! the recording does not have keeps no slot in the replay, so that it makes a bound larger and
+//! never smaller.
 
 mod engine;
 mod relaxation;
+mod reproduced;
 mod schedule;
-mod suspects;
 
 pub use engine::Replayed;
 pub use relaxation::{Left, Relaxation};
+pub use reproduced::{Average, Off, Reproduced};
 pub use schedule::{Resource, Schedule, Step, What, Work};
-pub use suspects::{Candidate, Suspect};
 
 #[cfg(test)]
 mod tests;

@@ -46,6 +46,11 @@ impl Work {
         self.answered_ns.saturating_sub(self.ready_ns)
     }
 
+    /// Whether it is answered.
+    pub(crate) fn answers(&self) -> bool {
+        self.steps.iter().any(|step| step.what == What::Answers)
+    }
+
     /// Its steps up to its answer.
     pub(crate) fn until_answered(&self) -> &[Step] {
         let answer = self

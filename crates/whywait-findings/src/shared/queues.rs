@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Peer, RequestRef};
+use whywait_replay::Average;
 use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
@@ -13,10 +14,10 @@ use crate::finding::Saving;
 use crate::numbers::{
     BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
     QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH,
-    REPLAY_OFF, SLOW_NS, Share,
+    SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
-use crate::shared::replay::{Worked, latencies, median_ns};
+use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::{
     Traffic, TrafficEvent, calls_each, length, paired, served, steps, whole, with_peer,
@@ -71,32 +72,14 @@ pub(crate) struct Queue<'m> {
     pub(crate) replay: Option<QueueReplay>,
 }
 
-/// How long requests take, and by replay with more calls at a time.
+/// How long requests take, and by replay with more calls at a time. The replay serves requests in
+/// the order in which they come. Where they are served in another one, as by Go's database/sql,
+/// some wait for longer, and others for less: then the middle one is not what it says, and the mean
+/// is.
 pub(crate) struct QueueReplay {
-    measure: Average,
+    average: Average,
     real_ns: u64,
     more: Vec<(usize, u64)>,
-}
-
-/// What is said of latencies. The replay serves requests in the order in which they come. Where
-/// they are served in another one, as by Go's database/sql, some wait for longer, and others for
-/// less: then the middle one is not what it says, and the mean is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Average {
-    Middle,
-    Mean,
-}
-
-impl Average {
-    fn of(self, latencies: Vec<u64>) -> u64 {
-        match self {
-            Self::Middle => median_ns(latencies),
-            Self::Mean => {
-                let count = latencies.len() as u64;
-                sum(latencies) / count.max(1)
-            }
-        }
-    }
 }
 
 /// A request that waited.
@@ -295,8 +278,8 @@ impl<'m> Queue<'m> {
             .iter()
             .map(|(at_a_time, ns)| format!("{} with {at_a_time}", duration(*ns)))
             .collect();
-        let (typically, on_average) = match replay.measure {
-            Average::Middle => ("typically ", ""),
+        let (typically, on_average) = match replay.average {
+            Average::Median => ("typically ", ""),
             Average::Mean => ("", " on average"),
         };
         Some(format!(
@@ -310,8 +293,8 @@ impl<'m> Queue<'m> {
     /// The same for programs: the latency by how many of these there are.
     pub(crate) fn replay_rows(&self, many: &str) -> Option<Value> {
         let replay = self.replay.as_ref()?;
-        let latency = match replay.measure {
-            Average::Middle => "p50_ns",
+        let latency = match replay.average {
+            Average::Median => "p50_ns",
             Average::Mean => "mean_ns",
         };
         let row = |(most, ns): &(usize, u64)| json!({ many: most, latency: ns });
@@ -757,33 +740,25 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<QueueR
             }
         })
         .collect();
+    let by = |average| Some((average, ServersAsTheyWere::of(&jobs, most, average)?));
+    let (average, servers) = by(Average::Median).or_else(|| by(Average::Mean))?;
     let real = jobs
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
-    let real: Vec<u64> = real.collect();
-    let with = |servers: usize| latencies(&jobs, 1, servers.max(1) - 1);
-    let as_it_was = with(most);
-    let of = |measure: Average| {
-        let real_ns = measure.of(real.clone());
-        let off_ns = measure.of(as_it_was.clone()).abs_diff(real_ns);
-        let off = Share::new(off_ns, real_ns.max(1));
-        (!off.exceeds(*REPLAY_OFF)).then_some((measure, real_ns))
-    };
-    let (measure, real_ns) = of(Average::Middle).or_else(|| of(Average::Mean))?;
+    let real_ns = average.of(&real.collect::<Vec<_>>());
     let mut more = vec![most + 1, most + 2, most * 2];
     more.sort_unstable();
     more.dedup();
     // A call may be taken for another request's. By as much as that makes the replay of what was
     // too long, the others are too long as well.
-    let was_ns = measure.of(as_it_was).max(1);
+    let with = |all: usize| average.of(&servers.latencies(all - most));
+    let was_ns = with(most).max(1);
     let as_real = |ns: u64| in_proportion(ns, real_ns, was_ns);
     let more = more.into_iter();
     Some(QueueReplay {
-        measure,
+        average,
         real_ns,
-        more: more
-            .map(|more| (more, as_real(measure.of(with(more)))))
-            .collect(),
+        more: more.map(|more| (more, as_real(with(more)))).collect(),
     })
 }
 

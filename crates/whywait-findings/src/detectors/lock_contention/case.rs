@@ -13,6 +13,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{ERROR_NS, MOST, NOTABLE, SHOWN, SLOW_NS, Share};
 use crate::shared::intervals::sum;
+use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
 use crate::shared::threads::{named, numbered};
 
@@ -40,10 +41,9 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         _ => None,
     };
     let own_ns = sum(lock.requests.iter().map(|waited| waited.saved_ns));
-    let (saving, behind) = if lock.requests.is_empty() {
-        (Saving::sum(SavingKind::Throughput, ended_ns, 0), None)
-    } else {
-        facts.behind().saving(&lock.spared, Some(key))
+    let bound = match lock.requests.is_empty() {
+        true => Bound::of(Saving::sum(SavingKind::Throughput, ended_ns, 0)),
+        false => facts.behind().bound(&lock.spared, Some(key)),
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
     let finding = Finding::new(&DECLARATION, severity, title(model, verdict))
@@ -61,9 +61,8 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         .about_known("port", port)
         .evidence(evidence(model, verdict, own_ns))
         .evidence(through(verdict))
-        .evidence(behind)
+        .bounded(bound)
         .evidence(readers(model, verdict.behind_readers))
-        .saving(saving)
         .cause(longest.map(|hold| cause(model, hold)))
         .fix(if verdict.of_readers {
             FIX_OF_READERS.to_owned()

@@ -91,7 +91,7 @@ fn finding(facts: &Facts<'_>, tgid: u32, pauses: &[Pause]) -> Option<Finding> {
         severity => severity,
     };
     let work = Meanwhile::of(facts, tgid, pauses);
-    let (saving, behind) = facts.behind().saving(&spared, None);
+    let bound = facts.behind().bound(&spared, None);
     let longest_ns = pauses.iter().map(Pause::ns).max().unwrap_or(0);
     let times = match pauses.len() {
         1 => format!("for {}", duration(longest_ns)),
@@ -108,12 +108,11 @@ fn finding(facts: &Facts<'_>, tgid: u32, pauses: &[Pause]) -> Option<Finding> {
         .about("longest_ns", longest_ns)
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("function", work.function.clone())
-        .saving(saving)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence([stops(pauses)])
         .evidence(asked(facts, pauses))
         .evidence(work.evidence(model))
-        .evidence(behind)
+        .bounded(bound)
         .cause(work.cause(model))
         .fix(work.fix(model, tgid));
     let tids = work.tid.into_iter();

@@ -20,16 +20,17 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use whywait_model::{Label, Model, system_call_name};
+use whywait_replay::Average;
 use whywait_words::{counted, duration, figure, list, percent, whole_percent};
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{ERROR_NS, MOST, REPLAY_OFF, SHOWN, Share, WORKERS_MORE_HELP};
+use crate::numbers::{ERROR_NS, MOST, SHOWN, Share, WORKERS_MORE_HELP};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
 use crate::shared::jobs::{JobQueue, JobsDo};
-use crate::shared::replay::{self, Worked};
+use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 
 /// What it is.
@@ -327,15 +328,13 @@ type Replayed = (u64, Vec<(usize, u64)>);
 fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
     let mut jobs: Vec<Worked> = queue.jobs.iter().map(|job| job.worked).collect();
     jobs.sort_by_key(|job| job.ready_ns);
+    let now = queue.at_a_time;
+    let servers = ServersAsTheyWere::of(&jobs, now, Average::Median)?;
     let real = jobs
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
-    let real_ns = replay::median_ns(real.collect());
-    let now = queue.at_a_time;
-    let with = |more: usize| replay::median_ns(replay::latencies(&jobs, now, more));
-    if Share::new(with(0).abs_diff(real_ns), real_ns).exceeds(*REPLAY_OFF) {
-        return None;
-    }
+    let real_ns = median_ns(real.collect());
+    let with = |more: usize| median_ns(servers.latencies(more));
     let mut more = BTreeSet::from([now + 1, now + 2, now * 2, now * 4]);
     if queue.jobs_do == JobsDo::Compute {
         more.retain(|all| *all <= cpus);

@@ -12,7 +12,7 @@ use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
-use crate::shared::replay::{Gone, ReadByThread, Spared, name, workers_of};
+use crate::shared::replay::{Bound, Gone, ReadByThread, Spared, name, workers_of};
 use crate::shared::slow_paths::{self, Shares, dominates};
 use crate::shared::threads::slept_ns;
 
@@ -139,13 +139,16 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let first = functions.first();
     let part = first.map_or((1, 1), |(_, periods)| (periods, functions.periods));
     let behind = facts.behind();
-    let (saving, _) = behind.saving(&crew.spared(part, 1), None);
+    let bound = Bound {
+        queues: None,
+        ..behind.bound(&crew.spared(part, 1), None)
+    };
     let half = behind.without(&crew.spared(part, 2), None);
     let halved = crew.requests.iter().map(|request| {
-        let saved_ns = half.get(&name(*request)).copied().unwrap_or(0);
+        let saved_ns = half.each_ns.get(&name(*request)).copied().unwrap_or(0);
         request.age_ns().saturating_sub(saved_ns)
     });
-    let halved: Vec<u64> = halved.collect();
+    let halved_ns = half.off.is_none().then(|| p99(&halved.collect::<Vec<_>>()));
     let real: Vec<u64> = crew.requests.iter().map(|one| one.age_ns()).collect();
     let does = first.map_or_else(String::new, |(function, periods)| {
         format!(
@@ -166,11 +169,14 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         counted(most_at_a_time(lying), "request"),
     );
     let what = first.map_or("their work", |(function, _)| function);
-    let at_half = format!(
-        "with {what} at half of that, p99 is {} at best, not {}",
-        duration(p99(&halved)),
-        duration(p99(&real)),
-    );
+    let at_half = halved_ns.map(|ns| {
+        let text = format!(
+            "with {what} at half of that, p99 is {} at best, not {}",
+            duration(ns),
+            duration(p99(&real)),
+        );
+        Evidence::of_ns(ns, text)
+    });
     let waiting = format!(
         "unread, while they worked for others: {}",
         queued.spread(facts.slow().total_ns)
@@ -187,15 +193,15 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .about("threads", workers.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("function", first.map(|(function, _)| function.to_owned()))
-        .saving(saving)
         .evidence([Evidence::of_ns(queued.ns, waiting)])
+        .bounded(bound)
         .evidence(does_what)
         .evidence([Evidence::new(format!(
             "they were on a CPU {} of the time in which they were awake, and waited for one {}",
             percent(crew.on_cpu_ns, awake_ns),
             percent(crew.runnable_ns, awake_ns),
         ))])
-        .evidence([Evidence::of_ns(p99(&halved), at_half)])
+        .evidence(at_half)
         .cause(cause)
         .fix(
             "make that work cheaper or rarer (a cache, an index), or give it more CPUs; more \

@@ -311,9 +311,9 @@ fn finding<'m>(
     let (traffic, shares, say) = (program.traffic, &program.shares, &program.what);
     let all = std::iter::once(say).chain(&program.others);
     let spared: Vec<Spared<'_>> = all.flat_map(|say| say.spared.iter().cloned()).collect();
-    let (saving, queues) = behind.saving(&spared, None);
+    let bound = behind.bound(&spared, None);
     // What others wait for the threads that make the calls is theirs, too.
-    let saved = saving.each_at_most_ns.iter().map(|ns| (*ns, *ns));
+    let saved = bound.saving.each_at_most_ns.iter().map(|ns| (*ns, *ns));
     let severity = shares
         .severity(slow_ns)
         .max(Shares::new(saved).severity(slow_ns))?;
@@ -329,13 +329,12 @@ fn finding<'m>(
         .confidence(say.confidence)
         .about_peer(peer)
         .about("calls_per_request", say.calls.clone())
-        .saving(saving)
         .explains(Explained::RepliesOf(peer.address()))
         .evidence([Evidence::of_ns(
             shares.ns,
             format!("made at once, or as one: {}", shares.spread(slow_ns)),
         )])
-        .evidence(queues)
+        .bounded(bound)
         .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),

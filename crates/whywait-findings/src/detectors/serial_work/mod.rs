@@ -394,7 +394,7 @@ fn finding<'a>(
     let title = title(model, &members, &shares, &place, growth.as_ref());
     let runtime = runtime::of_process(model, model.threads.get(&tid)?.tgid);
     let spared = bound::spared(model, episodes, slow);
-    let (saving, behind) = facts.behind().saving(&spared.requests, None);
+    let bound = facts.behind().bound(&spared.requests, None);
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about("tid", tid)
@@ -402,15 +402,14 @@ fn finding<'a>(
         .about_known("function", function.clone())
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("growth", growth.as_ref().map(Growth::subject))
-        .takes_as_long(shares.as_ever(&saving).filter(|_| growth.is_none()))
-        .saving(saving)
+        .takes_as_long(shares.as_ever(&bound.saving).filter(|_| growth.is_none()))
         .evidence(growth.as_ref().map(grows))
         .evidence([chain(facts, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(split(&functions, shares.ns))
         .evidence(in_kernel.evidence())
         .evidence(spared.without_cpu(shares.ns))
-        .evidence(behind)
+        .bounded(bound)
         .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
         .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
         .fix(match in_kernel.fix().filter(|_| growth.is_none()) {

@@ -13,10 +13,11 @@ use super::tries::Tries;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::detectors::{lock_contention, slow_upstream};
 use crate::facts::Facts;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{IN_TITLE, KEPT, LOOKED_AT, MOST, MUCH, NEARLY_ALL, NOTABLE, SHOWN, Share};
 use crate::shared::crowding;
 use crate::shared::intervals::{Interval, merged, sum};
+use crate::shared::replay::Bound;
 use crate::shared::slow_paths::{self, Shares, SlowRequest};
 use crate::shared::threads::named;
 
@@ -25,7 +26,7 @@ pub(super) fn finding(
     facts: &Facts<'_>,
     key: &StepKey,
     group: &Dominated<'_>,
-    (saving, behind): (Saving, Option<Evidence>),
+    bound: Bound,
     slow_ns: u64,
 ) -> Option<Finding> {
     let model = facts.model;
@@ -134,7 +135,7 @@ pub(super) fn finding(
     let finding = finding
         .takes_as_long(
             shares
-                .as_ever(&saving)
+                .as_ever(&bound.saving)
                 .filter(|_| !device && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
@@ -145,7 +146,6 @@ pub(super) fn finding(
         .about_known("port", slow_paths::only_port(&ports))
         .about_known("fd", same_descriptor(steps().map(|step| step.wait)))
         .about("kernel", kernel.into_iter().take(*KEPT).collect::<Vec<_>>())
-        .saving(saving)
         .evidence([chain(model, worst, on_worst)])
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(of_which(&whats, &functions, shares.ns))
@@ -153,7 +153,7 @@ pub(super) fn finding(
         .evidence(in_others.as_ref().map(|others| others.evidence(shares.ns)))
         .evidence(besides(facts, key, group, shares.ns))
         .evidence(peer.and_then(|_| behind_others(group, shares.ns)))
-        .evidence(behind)
+        .bounded(bound)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
         .cause(

@@ -180,9 +180,9 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
             // Also those that it does not dominate: a fix helps them too.
             let spared = group.iter().chain(in_quick.get(&key).into_iter().flatten());
             let spared = spared.map(|(request, wait)| bound::spared(facts, &key, request, wait));
-            let saving = facts.behind().saving(&spared.collect::<Vec<_>>(), None);
+            let bound = facts.behind().bound(&spared.collect::<Vec<_>>(), None);
             group.retain(is_dominated);
-            case::finding(facts, &key, &group, saving, slow.total_ns)
+            case::finding(facts, &key, &group, bound, slow.total_ns)
         })
         .collect();
     findings

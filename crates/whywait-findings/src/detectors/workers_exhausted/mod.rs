@@ -26,17 +26,18 @@ use std::collections::BTreeSet;
 
 use whywait_events::{Connection, Wait};
 use whywait_model::{Model, RequestRef};
+use whywait_replay::Average;
 
 use crate::declaration::Declaration;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::numbers::{
-    ERROR_NS, MOST, REPLAY_OFF, SLOW_NS, Share, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS,
-    WORKERS_MORE_HELP, WORKERS_WORTH,
+    ERROR_NS, MOST, SLOW_NS, Share, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS, WORKERS_MORE_HELP,
+    WORKERS_WORTH,
 };
 use crate::shared::intervals::sum;
 use crate::shared::reasons;
-use crate::shared::replay::{self, Worked};
+use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 
 use case::Case;
@@ -183,27 +184,21 @@ fn saving(crew: &Backlog<'_>) -> Saving {
 /// The middle latency as it was, and by replay with more workers; `None` where the replay does not
 /// bring about what was, or where the middle request did not wait for a worker.
 fn replayed(crew: &Backlog<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
-    let real: Vec<u64> = crew
-        .jobs
-        .iter()
-        .map(|job| job.answered_ns.saturating_sub(job.ready_ns))
-        .collect();
-    let real_ns = replay::median_ns(real);
-    let workers = crew.workers.len();
-    let same_ns = replay::median_ns(replay::latencies(&crew.jobs, workers, 0));
-    if crew.jobs.len() < *WORKERS_MIN_VICTIMS
-        || Share::new(same_ns.abs_diff(real_ns), real_ns).exceeds(*REPLAY_OFF)
-    {
+    if crew.jobs.len() < *WORKERS_MIN_VICTIMS {
         return None;
     }
+    let workers = crew.workers.len();
+    let servers = ServersAsTheyWere::of(&crew.jobs, workers, Average::Median)?;
+    let real = crew
+        .jobs
+        .iter()
+        .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
+    let real_ns = median_ns(real.collect());
     let more = [workers + 1, workers + 2, workers * 2, workers * 4];
     let more: BTreeSet<usize> = more.into_iter().collect();
     let more: Vec<(usize, u64)> = more
         .into_iter()
-        .map(|all| {
-            let latencies = replay::latencies(&crew.jobs, workers, all - workers);
-            (all, replay::median_ns(latencies))
-        })
+        .map(|all| (all, median_ns(servers.latencies(all - workers))))
         .collect();
     let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
     (Share::new(best_ns, real_ns).is_below(*WORKERS_MORE_HELP)).then_some((real_ns, more))

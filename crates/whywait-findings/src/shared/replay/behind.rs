@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use whywait_events::Ns;
 use whywait_model::RequestRef;
 use whywait_model::waits::WaitKey;
+use whywait_replay::Off;
 use whywait_words::{counted_as, duration};
 
 use super::crew::Crew;
@@ -61,23 +62,19 @@ impl<'m> Behind<'m> {
 
     /// What a fix saves at most that spares these requests that, and with them those that queue
     /// behind them; and what is to be said of those. `unlocked`: nobody waits for this lock either.
-    pub(crate) fn saving(
-        &self,
-        spared: &[Spared<'m>],
-        unlocked: Option<&WaitKey>,
-    ) -> (Saving, Option<Evidence>) {
+    pub(crate) fn bound(&self, spared: &[Spared<'m>], unlocked: Option<&WaitKey>) -> Bound {
         let own: BTreeMap<RequestName, u64> = spared
             .iter()
             .map(|one| (name(one.request), one.ns))
             .collect();
-        let savings = self.without(spared, unlocked);
-        let more = savings.iter().map(|(name, ns)| {
+        let Savings { each_ns, off } = self.without(spared, unlocked);
+        let more = each_ns.iter().map(|(name, ns)| {
             let own_ns = own.get(name).copied().unwrap_or(0);
             (own_ns == 0, ns.saturating_sub(own_ns))
         });
         let more_ns = sum(more.clone().map(|(_, ns)| ns));
         let others = more.filter(|(other, _)| *other).count();
-        let saving = Saving::latency(savings.into_values().collect());
+        let saving = Saving::latency(each_ns.into_values().collect());
         let who = match others {
             0 => "they wait for each other".to_owned(),
             n => format!(
@@ -91,17 +88,16 @@ impl<'m> Behind<'m> {
             duration(more_ns)
         );
         let notable = Share::new(more_ns, saving.at_most_ns).is_at_least(*NOTABLE) && more_ns > 0;
-        let evidence = notable.then(|| Evidence::of_ns(more_ns, text));
-        (saving, evidence)
+        Bound {
+            saving,
+            queues: (notable && off.is_none()).then(|| Evidence::of_ns(more_ns, text)),
+            off,
+        }
     }
 
     /// What each request is spared at most, those that are spared something. Never less than what
     /// is said of its own path, and never more than it took.
-    pub(crate) fn without(
-        &self,
-        spared: &[Spared<'m>],
-        unlocked: Option<&WaitKey>,
-    ) -> BTreeMap<RequestName, u64> {
+    pub(crate) fn without(&self, spared: &[Spared<'m>], unlocked: Option<&WaitKey>) -> Savings {
         let mut savings: BTreeMap<RequestName, u64> = BTreeMap::new();
         let mut add = |request: RequestRef<'_>, ns: u64| {
             // What is open and not late is no request yet whose time could be less.
@@ -119,13 +115,48 @@ impl<'m> Behind<'m> {
                 add(request, ns);
             }
         }
+        let mut off = None;
         for crew in &self.crews {
-            for (request, ns) in crew.without(spared, unlocked) {
+            let (each, crew_is_off) = crew.without(spared, unlocked);
+            for (request, ns) in each {
                 add(request, ns);
             }
+            off = off.max(crew_is_off);
         }
         savings.retain(|_, ns| *ns > 0);
-        savings
+        Savings {
+            each_ns: savings,
+            off,
+        }
+    }
+}
+
+/// What requests are spared at most.
+pub(crate) struct Savings {
+    /// Those that are spared something, nanoseconds.
+    pub(crate) each_ns: BTreeMap<RequestName, u64>,
+    /// A replay is not what was recorded: they are spared no more than that even if they wait for
+    /// nobody.
+    pub(crate) off: Option<Off>,
+}
+
+/// What a fix saves at most.
+pub(crate) struct Bound {
+    pub(crate) saving: Saving,
+    /// What is to be said of those that queue behind.
+    pub(crate) queues: Option<Evidence>,
+    /// As with [`Savings`].
+    pub(crate) off: Option<Off>,
+}
+
+impl Bound {
+    /// What is known without a replay.
+    pub(crate) fn of(saving: Saving) -> Self {
+        Self {
+            saving,
+            queues: None,
+            off: None,
+        }
     }
 }
 

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whywait_events::{Ns, Wait};
 use whywait_model::waits::WaitKey;
 use whywait_model::{Model, RequestRef, Thread, descriptor, is_accept, polls_unread};
-use whywait_replay::{Left, Relaxation, Resource, Schedule, Step, What, Work};
+use whywait_replay::{Left, Off, Relaxation, Resource, Schedule, Step, What, Work};
 
 use super::behind::{Gone, Spared, apart};
 use super::crews::ReadByThread;
 use super::events::Events;
-use super::locks::Locks;
+use super::locks::{Locks, Use};
 use super::turns::{RequestName, name};
+use super::workers::{Worked, follows};
+use crate::numbers::REPLAY_OFF;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 
 /// The number of the workers among the resources; that of each lock comes after it.
@@ -50,19 +52,20 @@ impl<'m> Crew<'m> {
     }
 
     /// What each of their requests is spared at most when these are spared that, and nobody waits
-    /// for this lock.
+    /// for this lock; and by how much the replay is off without that: then all that they wait for
+    /// is in it.
     pub(super) fn without(
         &self,
         spared: &[Spared<'m>],
         unlocked: Option<&WaitKey>,
-    ) -> Vec<(RequestRef<'m>, u64)> {
+    ) -> (Vec<(RequestRef<'m>, u64)>, Option<Off>) {
         let mut gone: HashMap<RequestName, Vec<Gone>> = HashMap::new();
         for one in spared {
             gone.entry(name(one.request)).or_default().extend(&one.gone);
         }
         let mut mine = self.in_hand.values().flatten();
         if !mine.any(|request| gone.contains_key(&name(*request))) {
-            return Vec::new();
+            return (Vec::new(), None);
         }
         // Of a lock whose uses are not known the waits are time that is gone.
         let unlocked = unlocked.and_then(|key| self.locks.number(key));
@@ -72,17 +75,19 @@ impl<'m> Crew<'m> {
         }
         let mut works: Vec<(Option<RequestRef<'m>>, Work)> = Vec::new();
         for (tid, requests) in &self.in_hand {
-            let next = requests.iter().skip(1).map(|next| next.recv_ns);
-            for (request, next_ns) in requests.iter().zip(next.chain([None])) {
+            for (at, request) in requests.iter().enumerate() {
                 let of_it = gone.remove(&name(*request)).unwrap_or_default();
-                if let Some(work) = self.work(*tid, *request, next_ns, of_it) {
+                if let Some(work) = self.work(*tid, (requests, at), of_it) {
                     works.push((Some(*request), work));
                 }
             }
             let others = self.others(*tid, requests).into_iter();
             works.extend(others.map(|work| (None, work)));
         }
+        let holds = self.locks.of_others(&self.in_hand);
+        works.extend(holds.map(|one| (None, hold(one))));
         works.sort_by_key(|(_, work)| work.ready_ns);
+        come_back(&mut works);
         let (requests, works): (Vec<_>, Vec<_>) = works.into_iter().unzip();
         let locks = (0..self.locks.count()).map(|_| Resource::of(1));
         let schedule = Schedule {
@@ -91,47 +96,78 @@ impl<'m> Crew<'m> {
                 .collect(),
             works,
         };
-        let savings = requests.into_iter().zip(schedule.savings(&relaxation));
-        savings
-            .filter_map(|(request, ns)| Some((request?, ns)))
-            .map(|(request, ns)| (request, ns.min(self.explained_ns(request))))
-            .collect()
+        let at_most = schedule.at_most(&relaxation);
+        let (savings, off) = match schedule.reproduced(REPLAY_OFF.of(100)) {
+            Ok(reproduced) => (reproduced.savings(&relaxation), None),
+            Err(off) => (at_most, Some(off)),
+        };
+        let savings = requests.into_iter().zip(savings);
+        let savings = savings.filter_map(|(request, ns)| Some((request?, ns)));
+        (savings.collect(), off)
     }
 
-    /// How long a request took but for the time in which it was not read though a worker was free:
-    /// that has another reason, which stays.
-    fn explained_ns(&self, request: RequestRef<'_>) -> u64 {
-        let wait = (request.ready_ns, request.served_ns());
+    /// How long a request was not read though a worker was free: that has another reason, which
+    /// stays.
+    fn idle_ns(&self, wait: Interval) -> u64 {
         let first = self.idle.partition_point(|(_, to_ns)| *to_ns <= wait.0);
         let idle = self.idle[first..].iter();
         let idle = idle.take_while(|(from_ns, _)| *from_ns < wait.1);
-        let idle_ns = sum(idle.map(|idle| overlap_ns(*idle, wait)));
-        request.age_ns().saturating_sub(idle_ns)
+        sum(idle.map(|idle| overlap_ns(*idle, wait)))
+    }
+
+    /// When its worker, which had nothing to do, turned to a request that lay there: it then may
+    /// have had no CPU, or was told of it by what it did first.
+    fn turns_to(&self, tid: u32, request: RequestRef<'_>) -> Option<Ns> {
+        let free = self.free.get(&tid).map_or(&[][..], Vec::as_slice);
+        let rested = free.partition_point(|(_, to_ns)| Some(*to_ns) <= request.recv_ns);
+        let rested_ns = rested.checked_sub(1).map(|last| free[last].1)?;
+        (request.ready_ns <= rested_ns).then_some(rested_ns)
+    }
+
+    /// What keeps a worker after an answer, until it has nothing to do or reads the next request.
+    fn kept(&self, tid: u32, answered_ns: Ns, next_ns: Option<Ns>) -> Vec<Step> {
+        let free = self.free.get(&tid).map_or(&[][..], Vec::as_slice);
+        let rests = free.iter().map(|(from_ns, _)| *from_ns);
+        let rests_ns = rests.filter(|from_ns| *from_ns >= answered_ns).min();
+        match rests_ns.into_iter().chain(next_ns).min() {
+            Some(until_ns) => self.steps(tid, (answered_ns, until_ns), &[]),
+            None => Vec::new(),
+        }
     }
 
     /// A request, as its worker served it.
     fn work(
         &self,
         tid: u32,
-        request: RequestRef<'_>,
-        next_ns: Option<Ns>,
+        (requests, at): (&[RequestRef<'_>], usize),
         gone: Vec<Gone>,
     ) -> Option<Work> {
+        let request = requests[at];
         let taken_ns = request.recv_ns?;
+        let next_ns = requests.get(at + 1).and_then(|next| next.recv_ns);
         let until_ns = next_ns.unwrap_or(self.model.end_ns).max(taken_ns);
         let answered_ns = request.answered_ns().unwrap_or(until_ns).max(taken_ns);
         let gone = apart(gone);
         let span = (taken_ns, answered_ns.min(until_ns));
         let ready_ns = request.ready_ns.min(taken_ns);
-        let mut steps = vec![Step {
-            at_ns: ready_ns,
-            what: What::Takes(WORKERS),
-        }];
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| requests[before].recv_ns);
+        let turns_ns = self.turns_to(tid, request).filter(|ns| Some(*ns) > before);
+        let turns_ns = turns_ns.unwrap_or(taken_ns);
+        let idle_ns = self.idle_ns((ready_ns, turns_ns)) + (taken_ns - turns_ns);
+        let step = |at_ns, what| Step { at_ns, what };
+        let idle = What::Spends {
+            ns: idle_ns,
+            cause: None,
+        };
+        let mut steps = vec![
+            step(ready_ns, What::Takes(WORKERS)),
+            step(taken_ns - idle_ns, idle),
+        ];
         steps.extend(self.steps(tid, span, &gone));
-        steps.push(Step {
-            at_ns: answered_ns,
-            what: What::Answers,
-        });
+        steps.push(step(answered_ns, What::Answers));
+        steps.extend(self.kept(tid, span.1, next_ns));
         Some(Work {
             ready_ns,
             answered_ns,
@@ -146,7 +182,8 @@ impl<'m> Crew<'m> {
         let mut does: Vec<(Ns, What, Ns)> = Vec::new();
         for one in self.locks.within(tid, from_ns, to_ns) {
             let lock = resource(one.lock);
-            does.push((one.asked_ns, What::Takes(lock), one.got_ns));
+            let waits_until_ns = one.got_ns.saturating_sub(one.unknown_ns);
+            does.push((one.asked_ns, What::Takes(lock), waits_until_ns));
             let let_go_ns = one.let_go_ns.min(to_ns);
             does.push((let_go_ns, What::Frees(lock), let_go_ns));
         }
@@ -175,8 +212,8 @@ impl<'m> Crew<'m> {
         steps.steps
     }
 
-    /// What else kept a worker: requests that were over too soon to be seen, a connection that asks
-    /// for nothing. Such work came at the earliest when the worker had last nothing to do.
+    /// What else kept a worker that had nothing to do before: requests that were over too soon to
+    /// be seen, a connection that asks for nothing.
     fn others(&self, tid: u32, requests: &[RequestRef<'_>]) -> Vec<Work> {
         let free = self.free.get(&tid).into_iter().flatten().copied();
         let served = in_hand(self.model, requests);
@@ -185,17 +222,44 @@ impl<'m> Crew<'m> {
         taken.extend(free.map(|one| (one, true)));
         taken.sort_unstable();
         let mut works = Vec::new();
-        let (mut at_ns, mut free_ns) = (None, 0);
+        let (mut at_ns, mut free_ns) = (0, None);
+        let turned: BTreeSet<Ns> = requests
+            .iter()
+            .filter_map(|request| self.turns_to(tid, *request))
+            .collect();
         for ((from_ns, to_ns), is_free) in taken {
-            if let Some(at_ns) = at_ns.filter(|at_ns| from_ns > *at_ns) {
-                works.push(other(free_ns, at_ns, from_ns));
+            let is_other = free_ns == Some(at_ns) && !turned.contains(&at_ns);
+            if is_other && from_ns > at_ns {
+                works.push(other(at_ns, from_ns));
             }
-            at_ns = Some(at_ns.unwrap_or(0).max(to_ns));
+            at_ns = at_ns.max(to_ns);
             if is_free {
-                free_ns = to_ns;
+                free_ns = Some(to_ns);
             }
         }
         works
+    }
+}
+
+/// Clients that wait for an answer come again as long after it as they did.
+fn come_back(works: &mut [(Option<RequestRef<'_>>, Work)]) {
+    let requests = works
+        .iter()
+        .enumerate()
+        .filter_map(|(at, (request, work))| {
+            let request = request.filter(|request| request.is_answered())?;
+            let job = Worked {
+                socket: request.socket,
+                ready_ns: work.ready_ns,
+                taken_ns: request.served_ns(),
+                answered_ns: work.answered_ns,
+                free_ns: work.answered_ns,
+            };
+            Some((at, job))
+        });
+    let (places, jobs): (Vec<usize>, Vec<Worked>) = requests.unzip();
+    for (place, before) in places.iter().zip(follows(&jobs)) {
+        works[*place].1.follows = before.map(|before| places[before]);
     }
 }
 
@@ -228,18 +292,36 @@ fn free(model: &Model, thread: &Thread, requests: &[RequestRef<'_>]) -> Vec<Inte
         .collect()
 }
 
-fn other(ready_ns: Ns, from_ns: Ns, to_ns: Ns) -> Work {
-    let ready_ns = ready_ns.min(from_ns);
+fn other(from_ns: Ns, to_ns: Ns) -> Work {
     let step = |at_ns, what| Step { at_ns, what };
     let kept = What::Spends {
-        ns: to_ns - from_ns,
+        ns: to_ns.saturating_sub(from_ns),
         cause: None,
     };
     Work {
-        ready_ns,
+        ready_ns: from_ns,
         answered_ns: to_ns,
         follows: None,
-        steps: vec![step(ready_ns, What::Takes(WORKERS)), step(from_ns, kept)],
+        steps: vec![step(from_ns, What::Takes(WORKERS)), step(from_ns, kept)],
+    }
+}
+
+/// A thread that is no worker has a lock.
+fn hold(one: &Use) -> Work {
+    let step = |at_ns, what| Step { at_ns, what };
+    let held_ns = one.let_go_ns.saturating_sub(one.got_ns);
+    let held = What::Spends {
+        ns: held_ns.saturating_add(one.unknown_ns),
+        cause: None,
+    };
+    Work {
+        ready_ns: one.asked_ns,
+        answered_ns: one.let_go_ns,
+        follows: None,
+        steps: vec![
+            step(one.asked_ns, What::Takes(resource(one.lock))),
+            step(one.got_ns.saturating_sub(one.unknown_ns), held),
+        ],
     }
 }
 

@@ -5,7 +5,12 @@
 //! whoever waits for the same event. So what was recorded is written down as a schedule (arrivals,
 //! who serves, in which pieces, locks, events) and replayed with a relaxation: a part takes no
 //! time, a lock does not exclude, there are more servers. The engine, and what its bounds rest on,
-//! is `whywait-replay`'s.
+//! is `whywait-replay`'s. So is the guard: a replay that changes nothing is off by [`REPLAY_OFF`]
+//! at most, or else the bound is what it is without a replay, which is looser. Two kinds of replay
+//! have none, for what was recorded is what they begin with: a loop's own time, in order, and a
+//! pool whose threads idled while requests waited.
+//!
+//! [`REPLAY_OFF`]: crate::numbers::REPLAY_OFF
 
 mod behind;
 mod crew;
@@ -16,9 +21,9 @@ mod pool;
 mod turns;
 mod workers;
 
-pub(crate) use behind::{Behind, Gone, Spared};
+pub(crate) use behind::{Behind, Bound, Gone, Spared};
 pub(crate) use crews::{ReadByThread, workers_of};
 pub(crate) use locks::lock_of;
 pub(crate) use pool::{episodes, replayed};
 pub(crate) use turns::{Piece, RequestName, Served, Turns, name};
-pub(crate) use workers::{Worked, latencies, median_ns};
+pub(crate) use workers::{ServersAsTheyWere, Worked, median_ns};

@@ -5,11 +5,11 @@
 //! real one. Without that a replay would flatter: of clients that wait for their answers the same
 //! few come again and again.
 
-use crate::numbers::CLIENT_COMES_BACK_NS;
+use crate::numbers::{CLIENT_COMES_BACK_NS, REPLAY_OFF};
 use std::collections::HashMap;
 
 use whywait_events::Ns;
-use whywait_replay::{Relaxation, Resource, Schedule, Step, What, Work};
+use whywait_replay::{Average, Relaxation, Reproduced, Resource, Schedule, Step, What, Work};
 
 /// A request, as a server sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Worked {
 /// answer before it on its connection, if that connection waits for answers most of its time; or
 /// else the last answer before it came, of those that no other job follows. `jobs` are in the order
 /// in which they came.
-fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
+pub(super) fn follows(jobs: &[Worked]) -> Vec<Option<usize>> {
     let mut answers: Vec<(Ns, usize)> = jobs
         .iter()
         .enumerate()
@@ -76,23 +76,28 @@ fn comes_back(before: &Worked, job: &Worked) -> bool {
     away_ns.is_some_and(|ns| ns <= waited_ns.max(*CLIENT_COMES_BACK_NS))
 }
 
-/// How long each job is under way with so many servers and `more`, from its arrival to its answer:
-/// nanoseconds. `jobs` are in the order in which they come.
-pub(crate) fn latencies(jobs: &[Worked], servers: usize, more: usize) -> Vec<u64> {
-    let schedule = Schedule {
-        resources: vec![Resource::of(servers)],
-        works: jobs
-            .iter()
-            .zip(follows(jobs))
-            .map(|(job, follows)| scheduled(job, follows))
-            .collect(),
-    };
-    let replayed = schedule.replay(&Relaxation::default().more(0, more));
-    replayed
-        .iter()
-        .zip(&schedule.works)
-        .map(|(replayed, work)| replayed.latency_ns().unwrap_or(work.latency_ns()))
-        .collect()
+/// Jobs on servers that take one at a time, where so many servers bring about what was.
+pub(crate) struct ServersAsTheyWere(Reproduced);
+
+impl ServersAsTheyWere {
+    /// `None`: on average they do not. `jobs` are in the order in which they come.
+    pub(crate) fn of(jobs: &[Worked], servers: usize, average: Average) -> Option<Self> {
+        let works = jobs.iter().zip(follows(jobs));
+        let schedule = Schedule {
+            resources: vec![Resource::of(servers)],
+            works: works
+                .map(|(job, follows)| scheduled(job, follows))
+                .collect(),
+        };
+        let reproduced = schedule.reproduced_on(average, REPLAY_OFF.of(100));
+        reproduced.ok().map(Self)
+    }
+
+    /// How long each job is under way with so many more, from its arrival to its answer:
+    /// nanoseconds.
+    pub(crate) fn latencies(&self, more: usize) -> Vec<u64> {
+        self.0.latencies(&Relaxation::default().more(0, more))
+    }
 }
 
 fn scheduled(job: &Worked, follows: Option<usize>) -> Work {
@@ -118,9 +123,8 @@ fn scheduled(job: &Worked, follows: Option<usize>) -> Work {
 }
 
 /// The middle one of some durations; 0 without any.
-pub(crate) fn median_ns(mut all: Vec<u64>) -> u64 {
-    all.sort_unstable();
-    all.get(all.len() / 2).copied().unwrap_or(0)
+pub(crate) fn median_ns(all: Vec<u64>) -> u64 {
+    Average::Median.of(&all)
 }
 
 #[cfg(test)]
@@ -128,6 +132,11 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    /// Of two servers.
+    fn as_they_were(jobs: &[Worked]) -> ServersAsTheyWere {
+        ServersAsTheyWere::of(jobs, 2, Average::Median).expect("what was")
+    }
 
     /// Clients that each wait for their answer before they ask again.
     fn closed(clients: u64, servers: u64, service_ms: u64, rounds: u64) -> Vec<Worked> {
@@ -171,7 +180,7 @@ mod tests {
             .iter()
             .map(|job| job.answered_ns - job.ready_ns)
             .collect();
-        let replayed = latencies(&jobs, 2, 0);
+        let replayed = as_they_were(&jobs).latencies(0);
         assert_eq!(median_ns(replayed) / MS, median_ns(real) / MS);
     }
 
@@ -179,7 +188,7 @@ mod tests {
     fn clients_that_wait_for_answers_come_again_sooner() {
         let jobs = closed(8, 2, 200, 12);
         for (servers, ms) in [(3, 500..601), (4, 380..420), (8, 200..201)] {
-            let median = median_ns(latencies(&jobs, 1, servers - 1)) / MS;
+            let median = median_ns(as_they_were(&jobs).latencies(servers - 2)) / MS;
             assert!(
                 ms.contains(&median),
                 "8 clients of {servers} servers that take 200 ms: expected {ms:?}, got {median}"
@@ -191,7 +200,7 @@ mod tests {
     fn clients_that_take_their_time_come_again_sooner_too() {
         let jobs = closed_with(60, 20, 2, 50, 12);
         for servers in [3, 4] {
-            let median = median_ns(latencies(&jobs, 1, servers - 1)) / MS;
+            let median = median_ns(as_they_were(&jobs).latencies(servers - 2)) / MS;
             let ideal = 20 * 50 / servers as u64 - 60;
             assert!(
                 median.abs_diff(ideal) * 10 <= ideal,
@@ -227,7 +236,8 @@ mod tests {
                     }
                 })
                 .collect();
-            let sum = |servers: usize| latencies(&jobs, 1, servers - 1).iter().sum::<u64>();
+            let two = as_they_were(&jobs);
+            let sum = |servers: usize| two.latencies(servers - 2).iter().sum::<u64>();
             let waited: u64 = jobs.iter().map(|job| job.taken_ns - job.ready_ns).sum();
             let all: u64 = jobs.iter().map(|job| job.answered_ns - job.ready_ns).sum();
             assert!(
