@@ -33,6 +33,8 @@ pub enum Verdict {
     NoRequests,
     /// No request was seen, but operations of io_uring rings, and nothing wrong with them.
     Operations,
+    /// No request was seen, but responses that were under way when the recording began or ended.
+    UnderWay,
     /// Requests are open that should have been answered by now.
     Open,
     /// Requests cannot be told apart: they are on connections that carry several at once.
@@ -125,6 +127,7 @@ pub fn verdict(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
     if model.requests_that_count() == 0 {
         return match is_about_rings(model) {
             true => Verdict::Operations,
+            false if model.responses_under_way().is_some() => Verdict::UnderWay,
             false => Verdict::NoRequests,
         };
     }

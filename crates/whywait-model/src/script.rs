@@ -14,8 +14,8 @@
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns,
-    Part, PeerSums, Preempted, Request, Sample, StackId, ThreadChange, ThreadEvent, UNNAMED_JIT,
-    Wait, WakeContext,
+    Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId, ThreadChange, ThreadEvent,
+    UNNAMED_JIT, Wait, WakeContext,
 };
 
 mod wire;
@@ -467,6 +467,12 @@ impl Script {
     /// An accepted connection, as somebody saw it.
     pub fn connection(&mut self, look: &Connection) -> &mut Self {
         self.input.recorded.open_connections.add(look);
+        self
+    }
+
+    /// A response that was under way when somebody looked.
+    pub fn response(&mut self, look: &ResponseLook) -> &mut Self {
+        self.input.recorded.responses.add(look);
         self
     }
 

@@ -1,6 +1,6 @@
 //! Figures without a unit.
 
-use crate::count;
+use crate::{count, counted};
 
 /// A mean with three digits, all of them where it is more: `0.25`, `3.21`, `12.3`, `12,345`. What
 /// is exact has no zeros behind the point: `2`.
@@ -34,9 +34,46 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// So many bytes, with three digits: `812 bytes`, `1.5 MB`. A kB is 1,000 bytes.
+pub fn bytes(n: f64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    let n = n.clamp(0.0, 1e18);
+    if n < 999.5 {
+        return counted(n.round() as u64, "byte");
+    }
+    let mut value = n / 1_000.0;
+    let mut units = UNITS.into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1_000.0;
+        unit = larger;
+    }
+    format!("{} {unit}", figure(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_three_digits_and_a_unit() {
+        for (n, text) in [
+            (0.0, "0 bytes"),
+            (1.0, "1 byte"),
+            (999.4, "999 bytes"),
+            (999.6, "1.00 kB"),
+            (1_500.0, "1.5 kB"),
+            (999_600.0, "1.00 MB"),
+            (12_345_678.0, "12.3 MB"),
+            (f64::INFINITY, "1,000 PB"),
+            (-1.0, "0 bytes"),
+        ] {
+            assert_eq!(bytes(n), text);
+        }
+    }
 
     #[test]
     fn means_have_three_digits() {

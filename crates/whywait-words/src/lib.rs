@@ -22,6 +22,6 @@ mod percents;
 pub use counts::{Count, capitalised, count, counted, counted_as};
 pub use durations::{duration, duration_range, mean_duration};
 pub use escape::{Charset, columns, escape, shows, width};
-pub use figures::{figure, rate};
+pub use figures::{bytes, figure, rate};
 pub use lists::{list, list_by, shares};
 pub use percents::{percent, percent_change, percent_range, ratio_percent, whole_percent};

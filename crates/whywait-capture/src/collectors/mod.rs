@@ -12,6 +12,7 @@ pub(crate) mod dns;
 pub(crate) mod exchanges;
 pub(crate) mod futex;
 pub(crate) mod herd;
+pub(crate) mod responses;
 pub(crate) mod samples;
 pub(crate) mod sched;
 pub(crate) mod sockets;
@@ -24,7 +25,7 @@ pub(crate) mod uring;
 
 /// All collectors, in the order in which they are attached, and look: switches before the threads
 /// that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 19] = [
+pub(crate) const ALL: [&Collector; 20] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -39,6 +40,7 @@ pub(crate) const ALL: [&Collector; 19] = [
     &stacks::COLLECTOR,
     &accept_queues::COLLECTOR,
     &connections::COLLECTOR,
+    &responses::COLLECTOR,
     &exchanges::COLLECTOR,
     &tasks::COLLECTOR,
     &cpu::COLLECTOR,

@@ -15,6 +15,7 @@
 #include "collectors/exchanges/records.h"
 #include "collectors/futex/records.h"
 #include "collectors/herd/records.h"
+#include "collectors/responses/records.h"
 #include "collectors/samples/records.h"
 #include "collectors/sched/records.h"
 #include "collectors/sockets/records.h"
@@ -53,6 +54,7 @@
 	X(SOCKET, socket)             \
 	X(ACCEPT_QUEUE, accept_queue) \
 	X(CONNECTION, connection)     \
+	X(RESPONSE, response)         \
 	X(EXCHANGE, exchange)         \
 	X(TAIL, tail)                 \
 	X(ABANDONED, abandoned)       \

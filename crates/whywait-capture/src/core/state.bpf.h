@@ -102,6 +102,9 @@ struct stack_top {
 	u64 words[STACK_TOP_BYTES / 8];
 };
 
+/* Of `cpu_answered_ns`. */
+#define WROTE_INSTEAD (~0ULL)
+
 /* A kernel stack that user space has had: see kernel_key. */
 struct known_kernel_stack {
 	u64 key;
@@ -173,7 +176,11 @@ struct thread {
 	u32 window_dry;
 	s32 epfd;
 	u64 cpu_socket; /* the connection for which it works, 0: none: see socket_cpu.bpf.h */
-	u64 cpu_wrote; /* … and wrote to it last */
+	/*
+	 * … and its on-CPU total when it wrote to that last; 0: it has only read from it;
+	 * WROTE_INSTEAD: it has only written to it, and read another one before
+	 */
+	u64 cpu_answered_ns;
 	/* Three for sleeps on futexes. */
 	u64 recent_futexes
 		/* which ones `futexes` has the sums of, 0: none; see summed_under */

@@ -292,6 +292,7 @@ struct tcp_sock {
 	__u32 lsndtime; /* data was sent last, in jiffies */
 	__u64 bytes_received;
 	__u64 bytes_sent;
+	__u64 bytes_acked;
 	__u32 srtt_us; /* eight times that */
 	__u32 total_retrans;
 	struct minmax rtt_min;
@@ -405,7 +406,8 @@ struct bpf_map {
 
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
+	/* Nobody looks at it: as a pointer to a map it would leave that type declared only. */
+	void *map;
 	struct sock *sk;
 	void *value;
 };

@@ -5,6 +5,7 @@
 #include "collectors/accept_queues/accept_queues.bpf.h"
 #include "collectors/burst/burst.bpf.h"
 #include "collectors/connections/connections.bpf.h"
+#include "collectors/responses/responses.bpf.h"
 #include "collectors/samples/samples.bpf.h"
 #include "collectors/sched/sched.bpf.h"
 #include "collectors/sockets/hooks.bpf.h"

@@ -22,6 +22,7 @@ mod exchanges;
 mod futexes;
 mod preempted;
 mod requests;
+mod responses;
 mod samples;
 mod sockets;
 mod stacks;
@@ -43,6 +44,7 @@ pub use exchanges::*;
 pub use futexes::*;
 pub use preempted::*;
 pub use requests::*;
+pub use responses::*;
 pub use samples::*;
 pub use sockets::*;
 pub use stacks::*;
@@ -69,6 +71,7 @@ tables! {
         calls: BurstCall as BurstCall,
         requests: Request as Request,
         tails: Tail as Tail,
+        responses: ResponseLook as Response,
         abandoned: Abandoned as Abandoned,
         dns: DnsQuery as Dns,
         exchanges: Exchange as Exchange,

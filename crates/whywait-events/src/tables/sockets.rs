@@ -29,8 +29,12 @@ table! {
         bytes_in: u64 = Delta,
         /// Bytes written.
         bytes_out: u64 = Delta,
-        /// On a CPU: the time that its listener has for it.
+        /// On a CPU: the time that its listener has for it. What a thread did after its answer,
+        /// until it read from another connection or slept in a poll, is in it, whatever it was for.
         cpu_ns: u64 = Delta,
+        /// Of `cpu_ns`: from each read to the next read or to the last write before that; 0: not
+        /// known. What a thread does after its answer may be for something else.
+        answering_ns: u64 = Delta or 0,
         /// Of `cpu_ns`: in intervals in which the thread seemed to poll and no byte moved.
         futile_ns: u64 = Delta,
         /// For how many periods the sampling clock found the thread in user mode meanwhile.

@@ -30,6 +30,7 @@ impl Sockets {
         if let Some(sum) = self.rows.get_mut(&row.socket) {
             let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
             add(&mut sum.cpu_ns, row.cpu_ns);
+            add(&mut sum.answering_ns, row.answering_ns);
             add(&mut sum.futile_ns, row.futile_ns);
             add(&mut sum.user_samples, row.user_samples);
             add(&mut sum.system_samples, row.system_samples);
@@ -40,6 +41,13 @@ impl Sockets {
         } else if self.rows.len() < MAX_SOCKETS {
             self.rows.insert(row.socket, row.clone());
         }
+    }
+
+    /// What all of them used between reads and answers; `None`: not recorded.
+    pub(crate) fn answering_ns(&self) -> Option<u64> {
+        let each = self.rows.values().map(|row| row.answering_ns);
+        let all_ns = each.fold(0, u64::saturating_add);
+        (all_ns > 0).then_some(all_ns)
     }
 
     /// The most expensive ones, and how many more there are. `spinners`: threads that bursts saw
@@ -115,8 +123,12 @@ pub struct SocketUse {
     pub bytes_in: Option<u64>,
     /// Bytes written.
     pub bytes_out: Option<u64>,
-    /// CPU time, as charged to its listener.
+    /// CPU time, as charged to its listener: at most what its requests used of the threads that
+    /// read them, before these slept in a poll.
     pub cpu_ns: Option<u64>,
+    /// Of that: from each read to the next read, or to the last write before it. The rest may be
+    /// for other tasks of the thread, and is where an event loop has some. `None`: not recorded.
+    pub answering_ns: Option<u64>,
     /// Of that in user mode, by samples; `None` with fewer than ten.
     pub user_ns: Option<u64>,
     /// Of that in the kernel, by samples.
@@ -150,6 +162,7 @@ impl SocketUse {
             bytes_in: Some(row.bytes_in),
             bytes_out: Some(row.bytes_out),
             cpu_ns: Some(row.cpu_ns),
+            answering_ns: (row.answering_ns > 0).then(|| row.answering_ns.min(row.cpu_ns)),
             user_ns,
             system_ns: user_ns.map(|user| row.cpu_ns.saturating_sub(user)),
             futile_ns: row.futile_ns.min(row.cpu_ns),
@@ -176,6 +189,7 @@ mod tests {
             bytes_in: 400,
             bytes_out: 600,
             cpu_ns,
+            answering_ns: cpu_ns / 5,
             futile_ns: cpu_ns / 2,
             user_samples: 5,
             system_samples: 15,
@@ -207,6 +221,7 @@ mod tests {
             (told[0].user_ns, told[0].system_ns, told[0].per_request_ns),
             (Some(20), Some(60), Some(8))
         );
+        assert_eq!(told[0].answering_ns, Some(16));
         assert_eq!(told[0].per_byte_ns, Some(0.08));
         assert_eq!(told[0].futile_ns, 0, "no burst saw a thread go round");
     }
@@ -247,6 +262,7 @@ mod tests {
         let mut sockets = Sockets::default();
         let forged = SocketCpu {
             cpu_ns: u64::MAX,
+            answering_ns: u64::MAX,
             futile_ns: u64::MAX,
             requests: u64::MAX,
             bytes_in: u64::MAX,

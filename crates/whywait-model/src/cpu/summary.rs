@@ -24,6 +24,9 @@ pub struct CpuSummary {
     pub system_ns: Option<u64>,
     /// What no thread used while it worked for a request.
     pub not_for_requests_ns: u64,
+    /// Between reads and answers, on the connections that are reported: of the time for requests
+    /// what is for no other task of an event loop; `None`: not recorded.
+    pub answering_ns: Option<u64>,
     /// In intervals of polling in which no byte moved, of processes in which bursts saw a thread go
     /// round.
     pub futile_ns: u64,
@@ -179,6 +182,7 @@ impl CpuTime {
             user_ns: whole.user_ns(),
             system_ns: whole.user_ns().map(|user| total_ns.saturating_sub(user)),
             not_for_requests_ns: total_ns.saturating_sub(for_requests_ns),
+            answering_ns: self.sockets.answering_ns(),
             futile_ns: self
                 .threads
                 .iter()

@@ -17,6 +17,7 @@ pub(crate) mod rows;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 pub mod tails;
+pub mod under_way;
 pub(crate) mod wire;
 
 pub use abandoned::AbandonedRequests;
@@ -34,6 +35,7 @@ pub use rows::RequestRow;
 pub use slowest::RequestSums;
 pub use summary::{Requests, Slow, SummedUp};
 pub use tails::{Held, Tails};
+pub use under_way::{OngoingResponses, ResponseLooks};
 pub use wire::{Connecting, Sending, Sent, Wire};
 
 #[cfg(test)]

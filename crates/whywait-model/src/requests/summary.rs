@@ -23,6 +23,7 @@ use crate::requests::lives::Life;
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 use crate::requests::tails::Held;
+use crate::requests::under_way::OngoingResponses;
 use crate::requests::wire::{Sent, Wire};
 
 /// Requests whose critical path is reported.
@@ -41,6 +42,9 @@ pub struct Requests {
     /// dropped some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept_queues: Vec<AcceptQueue>,
+    /// Responses that were under way when the recording began, or when it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<OngoingResponses>,
     /// Connections that carry several requests at once: what counts as a request of theirs need not
     /// be one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,11 +203,13 @@ impl Model {
         let open = self.open_requests();
         let queues = self.accept_queues.all();
         let accept_queues = queues.filter(AcceptQueue::matters).collect();
+        let under_way = self.responses_under_way();
         let mut multiplexed = self.multiplexed();
         if self.requests_that_count() == 0 {
             return Requests {
                 open,
                 accept_queues,
+                under_way,
                 multiplexed,
                 own: self.own,
                 slow_threshold_ns: self.threshold_ns(),
@@ -229,6 +235,7 @@ impl Model {
             count: self.requests_count(),
             open,
             accept_queues,
+            under_way,
             multiplexed,
             own: self.own,
             slow: sums.slow.saturating_add(self.counting()),

@@ -40,8 +40,9 @@ pub(super) fn render(page: &mut Page, summary: Option<&CpuSummary>) {
         &[(
             Style::Plain,
             "A thread's CPU time counts for the listener whose connection it read last, and for \
-             the connection that it read or wrote last, until it sleeps in a poll. A TLS handshake \
-             counts as a request. Futile is the time of polling in which no byte moved.",
+             the connection that it read or wrote last, until it sleeps in a poll: what a loop did \
+             for other tasks after its answers is in it. Answering is the time before these. A TLS \
+             handshake counts as a request. Futile is the time of polling in which no byte moved.",
         )],
     );
     page.gap();
@@ -87,7 +88,7 @@ fn more(page: &mut Page, rows: u64, beyond: u64) {
     }
 }
 
-/// The head of a table of `what`: listeners or connections.
+/// The head of a table of `what`: listeners, or connections after a column of their own.
 pub(super) fn head(page: &mut Page, wide: bool, what: &str) {
     let mut text = format!(
         "  {:>8}  {:>6}  {:>8}  {:>9}  {:>9}",
@@ -195,6 +196,7 @@ mod tests {
             user_ns: Some(5_750_000_000),
             system_ns: Some(17_250_000_000),
             not_for_requests_ns: 700_000_000,
+            answering_ns: Some(9_000_000),
             futile_ns: 17_000_000_000,
             listeners: vec![
                 listener(Some(70), 18_030_000_000, 17_010_000_000),
@@ -216,6 +218,7 @@ mod tests {
                 peer_port: Some(40_000),
                 requests: Some(2),
                 cpu_ns: Some(130_000_000),
+                answering_ns: Some(9_000_000),
                 futile_ns: 120_000_000,
                 kept_awake_ns: 121_000_000,
                 per_request_ns: Some(65_000_000),
@@ -239,7 +242,7 @@ mod tests {
         );
         assert!(text.contains("not for a request"), "{text}");
         assert!(
-            text.contains("65 ms     1.5 ns  port 70, peer 192.0.2.1"),
+            text.contains("65 ms     1.5 ns       9 ms  port 70, peer 192.0.2.1"),
             "{text}"
         );
         assert!(text.contains("kept a loop awake for 121 ms"), "{text}");

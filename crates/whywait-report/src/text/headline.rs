@@ -7,7 +7,7 @@ use whywait_words::{count, counted, duration};
 
 use super::coverage;
 use super::page::{Page, Style};
-use super::requests::{held_cpus, percentile, total_ns};
+use super::requests::{held_cpus, limits, percentile, total_ns};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
@@ -33,7 +33,10 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     if report.verdict == Verdict::Stopped {
         return;
     }
-    if matches!(report.verdict, Verdict::Operations | Verdict::AsEver { .. }) {
+    if matches!(
+        report.verdict,
+        Verdict::Operations | Verdict::UnderWay | Verdict::AsEver { .. }
+    ) {
         return;
     }
     if requests.count == 0 && open.is_none() {
@@ -108,6 +111,13 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
             (Style::Strong, verdict)
         }
         (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
+        (Verdict::UnderWay, ..) if let Some(responses) = &requests.under_way => {
+            let responses = counted(responses.count, "response");
+            (
+                Style::Warning,
+                format!("{responses} under way, and no other requests"),
+            )
+        }
         _ if requests.count == 0 && report.verdict != Verdict::Operations => {
             let seen = if open.is_some() { "answered" } else { "seen" };
             let incomplete = if incomplete {
@@ -158,6 +168,14 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
         let done = rings.iter().map(|ring| ring.submitted);
         let done = counted(done.fold(0, u64::saturating_add), "io_uring operation");
         return format!(": {target} had no requests, and {done} in {watched}");
+    }
+    if report.verdict == Verdict::UnderWay
+        && let Some(responses) = &requests.under_way
+    {
+        return format!(
+            ": of {target}, watched for {watched}: {}",
+            limits(responses)
+        );
     }
     if requests.count == 0 {
         let threads = counted(report.target.threads, "thread");

@@ -2,10 +2,11 @@
 
 use whywait_model::cpu::CpuHolderRow;
 use whywait_model::requests::{
-    AcceptQueue, Latency, Multiplexed, OwnRequests, Percentile, Requests, Slow, Time, Wire,
+    AcceptQueue, Latency, Multiplexed, OngoingResponses, OwnRequests, Percentile, Requests, Slow,
+    Time, Wire,
 };
 use whywait_model::rings::RingRow;
-use whywait_words::{columns, count, counted, duration, duration_range, percent};
+use whywait_words::{bytes, columns, count, counted, duration, duration_range, percent};
 
 use super::by_calls;
 use super::page::{Page, Style};
@@ -17,6 +18,8 @@ use super::tasks;
 const SMALL_PERMILLE: u64 = 5;
 /// Less of the time without a CPU needs no line that says who had it.
 const NO_CPU_PERMILLE: u64 = 50;
+/// Beside requests, responses under way are worth a line when the oldest is so old.
+const UNDER_WAY_NS: u64 = 1_000_000_000;
 /// So many of those who had it are shown.
 const MAX_HOLDERS: usize = 4;
 /// So many steps of the slowest request's path are shown.
@@ -29,15 +32,17 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
             return;
         }
         // The note on those that were read and not answered stands above.
-        let none = match requests.open {
-            Some(_) => "none answered",
-            None => "none seen",
+        let none = match (&requests.open, &requests.under_way) {
+            (Some(_), _) => "none answered",
+            (None, Some(_)) => "none, but for responses under way",
+            (None, None) => "none seen",
         };
         page.paragraph(
             "",
             "  ",
             &[(Style::Strong, "requests: "), (Style::Plain, none)],
         );
+        under_way(page, requests);
         return;
     }
     let several = requests
@@ -151,6 +156,7 @@ fn facts_besides(page: &mut Page, requests: &Requests) {
     cpu_holders(page, requests);
     accept_queues(page, &requests.accept_queues);
     half_made(page, &requests.accept_queues);
+    under_way(page, requests);
     own(page, requests.own);
 }
 
@@ -421,6 +427,69 @@ fn figures(requests: &Requests, latency: &Latency) -> String {
     };
     let threshold = duration(requests.slow_threshold_ns);
     format!("p50 {p50}, p99 {p99}, max {max}; {slow} took {threshold} or longer")
+}
+
+/// Responses that were under way when the recording began or ended, where that is worth a line.
+fn under_way(page: &mut Page, requests: &Requests) {
+    let Some(responses) = &requests.under_way else {
+        return;
+    };
+    let alone = requests.count == 0;
+    if !alone && responses.oldest_ns < UNDER_WAY_NS {
+        return;
+    }
+    let count = count(responses.count);
+    let text = format!("{count}: {}; {}", whose(responses), limits(responses));
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "responses under way: "),
+            (Style::Plain, &text),
+        ],
+    );
+}
+
+/// `3 asked for before the recording, 2 not over at its end, the oldest for 14.2 s`.
+fn whose(responses: &OngoingResponses) -> String {
+    let mut said = Vec::new();
+    if responses.before > 0 {
+        let before = count(responses.before);
+        said.push(format!("{before} asked for before the recording"));
+    }
+    if responses.to_the_end > 0 {
+        let to_the_end = count(responses.to_the_end);
+        said.push(format!("{to_the_end} went on to its end"));
+    }
+    let oldest = duration(responses.oldest_ns);
+    said.push(format!("the oldest for {oldest}"));
+    said.join(", ")
+}
+
+/// How much of them the clients got, how fast, and who was the limit.
+pub(super) fn limits(responses: &OngoingResponses) -> String {
+    let a_second = responses.bytes as f64 * 1e9 / responses.ns.max(1) as f64;
+    let mut limits = vec![
+        ("the client, which reads slowly", responses.client_ns),
+        ("the server's send buffer", responses.buffer_ns),
+        ("the network", responses.network_ns),
+        ("the server, which writes slowly", responses.server_ns),
+    ];
+    limits.retain(|(_, ns)| *ns > 0);
+    limits.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let mut limits: Vec<String> = limits
+        .into_iter()
+        .map(|(who, ns)| format!("{who} {}", percent(ns, responses.ns)))
+        .collect();
+    if let Some(percent) = responses.writers_on_cpu_percent {
+        limits.push(format!("its writing threads were on a CPU for {percent} %"));
+    }
+    format!(
+        "{} went out, {} a second each; the limit was {}",
+        bytes(responses.bytes as f64),
+        bytes(a_second),
+        limits.join("; ")
+    )
 }
 
 /// Requests of the program to itself.

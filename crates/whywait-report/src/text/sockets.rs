@@ -13,7 +13,7 @@ pub(super) fn render(page: &mut Page, sockets: &[SocketUse], beyond: u64, wide: 
     if sockets.is_empty() {
         return;
     }
-    head(page, wide, "connection");
+    head(page, wide, &format!("{:>9}  connection", "answering"));
     for row in sockets.iter().take(MAX_ROWS) {
         socket(page, row, wide);
     }
@@ -47,6 +47,8 @@ fn socket(page: &mut Page, row: &SocketUse, wide: bool) {
         let byte = row.per_byte_ns.map_or_else(none, mean_duration);
         after.push_str(&format!("  {byte:>9}"));
     }
+    let answering = row.answering_ns.map_or_else(none, duration);
+    after.push_str(&format!("  {answering:>9}"));
     let name = match (row.local_port, &row.peer, row.peer_port) {
         (Some(port), Some(peer), Some(peer_port)) => {
             format!(

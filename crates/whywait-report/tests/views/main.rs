@@ -6,6 +6,7 @@
 mod convoy;
 mod reports;
 
+use whywait_findings::Verdict;
 use whywait_model::requests::{OpenRequests, OwnRequests};
 use whywait_report::text::{TextOptions, render, request, sentences, waits};
 use whywait_report::{Report, request_to_json, to_json, waits_to_json};
@@ -315,6 +316,10 @@ fn the_first_line_is_the_answer() {
         ),
         (reports::no_requests(), "no requests seen: "),
         (
+            reports::under_way(),
+            "3 responses under way, and no other requests: of redis-server (pid 991), watched for",
+        ),
+        (
             reports::operations(),
             "nothing wrong found: redis-server (pid 991) had no requests, and 46,213 io_uring",
         ),
@@ -343,6 +348,28 @@ fn the_first_line_is_the_answer() {
         let text = render(&report, WIDE);
         assert!(text.starts_with(start), "{text}");
     }
+}
+
+#[test]
+fn responses_under_way_stand_beside_requests_when_they_are_old() {
+    let mut report = reports::under_way();
+    let line = "responses under way: 3: 3 asked for before the recording, 2 went on to its end, \
+                the oldest for 14 s; 4.5 MB went out, 150 kB a second each; the limit was the \
+                client, which reads slowly 97 %; the server, which writes slowly 3.3 %; its \
+                writing threads were on a CPU for 1 %";
+    let render = |report: &Report| render(report, WIDE).replace("\n  ", " ");
+    let text = render(&report);
+    assert!(text.contains(line) && !text.contains("none seen"), "{text}");
+    assert!(!text.contains("Check that there was load"), "{text}");
+    report.requests.count = 5;
+    report.verdict = Verdict::NothingWrong;
+    let text = render(&report);
+    assert!(text.contains(line), "{text}");
+    if let Some(responses) = &mut report.requests.under_way {
+        responses.oldest_ns = 20_000_000;
+    }
+    let text = render(&report);
+    assert!(!text.contains("under way"), "{text}");
 }
 
 #[test]

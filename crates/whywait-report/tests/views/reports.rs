@@ -9,8 +9,8 @@ use whywait_model::calls::links::{LinkCounts, PeerTime, Range, TaskTime, TaskTot
 use whywait_model::cpu::CpuHolderRow;
 use whywait_model::path::Step;
 use whywait_model::requests::{
-    Latency, Multiplexed, OpenReader, OpenRequests, OwnRequests, Percentile, ReadyUnserved,
-    Requests, Slow, Time,
+    Latency, Multiplexed, OngoingResponses, OpenReader, OpenRequests, OwnRequests, Percentile,
+    ReadyUnserved, Requests, Slow, Time,
 };
 use whywait_model::rings::{Bounds, OpcodeRow, PendingRow, RingRow, Stage};
 use whywait_model::{Coverage, Incomplete, Lack, Stopped, Target};
@@ -154,6 +154,7 @@ fn stranded_requests() -> Requests {
         count: 6,
         open: None,
         accept_queues: Vec::new(),
+        under_way: None,
         multiplexed: None,
         own: OwnRequests::default(),
         slow: 5,
@@ -459,6 +460,26 @@ pub(crate) fn no_requests() -> Report {
         ..Requests::default()
     };
     report.notes = strings(&["UDP messages are not counted as requests"]);
+    report
+}
+
+/// A program whose only traffic are downloads.
+pub(crate) fn under_way() -> Report {
+    const S: u64 = 1_000_000_000;
+    let mut report = no_requests();
+    report.verdict = Verdict::UnderWay;
+    report.requests.under_way = Some(OngoingResponses {
+        count: 3,
+        before: 3,
+        to_the_end: 2,
+        oldest_ns: 14 * S,
+        bytes: 4_500_000,
+        ns: 30 * S,
+        client_ns: 29 * S,
+        server_ns: S,
+        writers_on_cpu_percent: Some(1),
+        ..OngoingResponses::default()
+    });
     report
 }
 

@@ -41,6 +41,7 @@ fn row(record: &types::socket_record) -> SocketCpu {
         bytes_in: record.bytes_in,
         bytes_out: record.bytes_out,
         cpu_ns: record.cpu_ns,
+        answering_ns: record.answering_ns,
         futile_ns: record.futile_ns,
         user_samples: u64::from(record.user_samples),
         system_samples: u64::from(record.system_samples),

@@ -77,15 +77,23 @@ static __noinline int cpu_flush(struct thread *thread)
 	return 0;
 }
 
+/* Of the time since then: until it wrote an answer, or read on. */
+static __always_inline u64 cpu_answering(const struct thread *thread, u64 mark_ns)
+{
+	u64 answered_ns = thread->cpu_answered_ns;
+
+	return answered_ns > mark_ns && answered_ns != WROTE_INSTEAD ? answered_ns - mark_ns : 0;
+}
+
 /* Charges the time since the last charge, and says how much that was. */
 static __always_inline u64 cpu_charge(struct thread *thread, u64 on_cpu_ns)
 {
-	u64 ns = on_cpu_ns - thread->cpu_mark_ns;
+	u64 mark_ns = thread->cpu_mark_ns, ns = on_cpu_ns - mark_ns;
 
 	thread->cpu_mark_ns = on_cpu_ns;
 	if (thread->serves) {
 		thread->open.cpu_ns += ns;
-		socket_charge(thread, ns);
+		socket_charge(thread, ns, cpu_answering(thread, mark_ns));
 	}
 	return ns;
 }
@@ -130,9 +138,13 @@ static __always_inline void cpu_progress(struct thread *thread, u64 on_cpu_ns)
 static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 socket, u64 bytes,
 				       u64 on_cpu_ns)
 {
-	u64 ns = cpu_charge(thread, on_cpu_ns);
 	bool served = thread->serves;
+	u64 ns;
 
+	/* It reads on before it answers. */
+	if (served && thread->cpu_answered_ns <= thread->cpu_mark_ns)
+		thread->cpu_answered_ns = on_cpu_ns;
+	ns = cpu_charge(thread, on_cpu_ns);
 	if (unlikely(thread->cpu_port != port)) {
 		cpu_flush(thread);
 		thread->cpu_port = port;
@@ -140,10 +152,10 @@ static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 sock
 	socket_serves(thread, socket);
 	if (!served && ns < WAY_NS) {
 		thread->open.cpu_ns += ns;
-		socket_charge(thread, ns);
+		socket_charge(thread, ns, 0);
 	}
 	thread->serves = 1;
-	thread->cpu_wrote = 0;
+	thread->cpu_answered_ns = 0;
 	thread->open.bytes_in += bytes;
 }
 
@@ -154,16 +166,25 @@ static __always_inline void cpu_serves(struct thread *thread, u16 port, u64 sock
  */
 static __always_inline void cpu_answers(struct thread *thread, u64 socket, u64 on_cpu_ns)
 {
-	if (!thread->serves || thread->cpu_socket == socket)
+	bool wrote_instead = thread->cpu_answered_ns == WROTE_INSTEAD;
+
+	if (!thread->serves)
 		return;
-	if (thread->cpu_wrote) {
+	if (likely(thread->cpu_socket == socket && !wrote_instead)) {
+		thread->cpu_answered_ns = on_cpu_ns;
+		return;
+	}
+	if (thread->cpu_socket == socket)
+		return;
+	thread->cpu_answered_ns = on_cpu_ns;
+	if (wrote_instead) {
 		socket_serves(thread, socket);
 		cpu_charge(thread, on_cpu_ns);
 	} else {
 		cpu_charge(thread, on_cpu_ns);
 		socket_serves(thread, socket);
 	}
-	thread->cpu_wrote = 1;
+	thread->cpu_answered_ns = WROTE_INSTEAD;
 }
 
 static __always_inline void cpu_suspect(struct thread *thread, u32 reason, u64 now)
@@ -323,7 +344,7 @@ int tell_cpu(struct bpf_iter__task *ctx)
 	 * In the end, what it has not been charged for yet is the connection's that it works for.
 	 */
 	if (sweep_all && thread->serves) {
-		socket_charge(thread, record.open.cpu_ns - thread->open.cpu_ns);
+		socket_charge(thread, record.open.cpu_ns - thread->open.cpu_ns, 0);
 		socket_charge_futile(thread, record.open.futile_ns - thread->open.futile_ns);
 	}
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

@@ -58,6 +58,7 @@ struct socket_record {
 	u64 socket;
 	u64 at_ns;
 	u64 cpu_ns;
+	u64 answering_ns; /* of that: between its reads and its answers */
 	u64 futile_ns;
 	u64 bytes_in;
 	u64 bytes_out;

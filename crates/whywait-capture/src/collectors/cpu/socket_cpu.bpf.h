@@ -4,6 +4,9 @@
  * listener that the thread read or wrote last, in a slot found by the lowest bits of the
  * connection's number: a program that leaves a connection for another one has no hand on the first
  * any more, but its number. Recorded when a connection that was expensive ends, and in the end.
+ *
+ * What a thread does after its answer, until it reads on or sleeps in a poll, may be for something
+ * else: an event loop has other tasks. So what it used before, from a read on, is kept apart.
  */
 #pragma once
 
@@ -23,6 +26,7 @@
 struct socket_cpu {
 	u64 id; /* 0: free */
 	u64 cpu_ns;
+	u64 answering_ns; /* of that: between its reads and its answers */
 	u64 futile_ns;
 	u32 user_samples;
 	u32 system_samples;
@@ -53,13 +57,15 @@ static __always_inline struct socket_cpu *socket_cpu_of(u64 id)
 	return id && cpu && cpu->id == id ? cpu : 0;
 }
 
-/* The thread used this much since it was charged last. */
-static __always_inline void socket_charge(const struct thread *thread, u64 ns)
+/* The thread used this much since it was charged last, and of that so much for its answer. */
+static __always_inline void socket_charge(const struct thread *thread, u64 ns, u64 answering_ns)
 {
 	struct socket_cpu *cpu = socket_cpu_of(thread->cpu_socket);
 
-	if (cpu)
-		cpu->cpu_ns += ns;
+	if (!cpu)
+		return;
+	cpu->cpu_ns += ns;
+	cpu->answering_ns += answering_ns;
 }
 
 static __always_inline void socket_charge_futile(const struct thread *thread, u64 ns)
@@ -102,6 +108,7 @@ static __always_inline void socket_serves(struct thread *thread, u64 id)
 	}
 	cpu->id = 0;
 	cpu->cpu_ns = 0;
+	cpu->answering_ns = 0;
 	cpu->futile_ns = 0;
 	cpu->user_samples = 0;
 	cpu->system_samples = 0;
@@ -117,6 +124,7 @@ static __always_inline void fill_socket(struct socket_record *record,
 	record->socket = socket->id;
 	record->at_ns = now;
 	record->cpu_ns = cpu->cpu_ns;
+	record->answering_ns = cpu->answering_ns;
 	record->futile_ns = cpu->futile_ns;
 	record->user_samples = cpu->user_samples;
 	record->system_samples = cpu->system_samples;

@@ -336,8 +336,10 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 	}
 	transfer.thread->open.bytes_out += ret;
 	cpu_answers(transfer.thread, socket->id, transfer.on_cpu_ns);
-	if (socket->ready_ns && socket->recv_ns)
+	if (likely(socket->ready_ns && socket->recv_ns))
 		writes_response(socket, sk, &transfer, ret);
+	else
+		socket->send_tid = transfer.thread->tid; /* see responses.bpf.h */
 	return 0;
 }
 

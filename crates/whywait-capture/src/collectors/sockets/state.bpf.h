@@ -62,6 +62,14 @@ enum left {
 	LEFT_ANSWERED, /* … and that was written, or tried */
 };
 
+/* What a connection had come to when it was looked at last: see responses.bpf.h. */
+struct looked {
+	u64 acknowledged; /* bytes */
+	u32 window; /* how long it was limited by this, and by the next two, in jiffies */
+	u32 buffer;
+	u32 network;
+};
+
 /* A connection that ended: somebody closed it, or its process ended. */
 enum gone { GONE = 1, GONE_WITH_PROCESS };
 
@@ -143,6 +151,7 @@ struct socket_state {
 	u8 left; /* LEFT_… */
 	u8 left_by_fin;
 	u8 left_alone; /* the thread that read served no other since */
+	struct looked looked;
 	union {
 		struct later later; /* until it is answered */
 		struct answered answered; /* of one with a closing message */

@@ -28,6 +28,7 @@
  */
 #define CA_RECOVERY 3
 /* Of enum tcp_chrono (include/linux/tcp.h). */
+#define CHRONO_BUSY 1 /* … by nothing of these two, while bytes are on their way */
 #define CHRONO_WINDOW 2
 #define CHRONO_BUFFER 3
 /* Of `sk_userlocks` (include/net/sock.h): the program has called SO_SNDBUF. */
@@ -88,9 +89,14 @@ static __always_inline u64 jiffies_ns(u32 jiffies, u64 now)
 /* For how long the connection was limited by this, in jiffies. */
 static __always_inline u32 limited_by(struct sock *sk, u32 what)
 {
-	u32 so_far = what == CHRONO_WINDOW ?
-			     KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_WINDOW - 1]) :
-			     KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_BUFFER - 1]);
+	u32 so_far;
+
+	if (what == CHRONO_BUSY)
+		so_far = KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_BUSY - 1]);
+	else if (what == CHRONO_WINDOW)
+		so_far = KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_WINDOW - 1]);
+	else
+		so_far = KERNEL_READ(struct tcp_sock, sk, chrono_stat[CHRONO_BUFFER - 1]);
 
 	if (BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sk, chrono_type) == what)
 		so_far += (u32)bpf_jiffies64() - KERNEL_READ(struct tcp_sock, sk, chrono_start);
@@ -274,8 +280,9 @@ static __always_inline void tail_before_fin(struct socket_state *socket,
 /* Whether the peer has acknowledged all but the FIN. */
 static __always_inline bool only_fin_is_out(struct sock *sk)
 {
-	return unacknowledged_of(sk) <= 1 && sk->__sk_common.skc_state != TCP_ESTABLISHED &&
-	       sk->__sk_common.skc_state != TCP_CLOSE_WAIT;
+	u8 state = KERNEL_READ(struct sock, sk, __sk_common.skc_state);
+
+	return unacknowledged_of(sk) <= 1 && state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT;
 }
 
 /*
