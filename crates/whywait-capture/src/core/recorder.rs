@@ -194,6 +194,7 @@ mod tests {
             record_type::RECORD_ACCEPT_QUEUE,
             record_type::RECORD_SLEEPER,
             record_type::RECORD_CONNECTION,
+            record_type::RECORD_RESPONSE,
         ];
         let mut taken: Vec<u32> = collectors::ALL
             .iter()

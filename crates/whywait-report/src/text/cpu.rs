@@ -242,7 +242,7 @@ mod tests {
         );
         assert!(text.contains("not for a request"), "{text}");
         assert!(
-            text.contains("65 ms     1.5 ns       9 ms  port 70, peer 192.0.2.1"),
+            text.contains("65 ms     1.5 ns       9 ms  port 70, peer\n    192.0.2.1"),
             "{text}"
         );
         assert!(text.contains("kept a loop awake for 121 ms"), "{text}");
