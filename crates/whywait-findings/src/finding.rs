@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use whywait_events::StackId;
+use whywait_model::requests::SavingEffect;
 use whywait_model::{FrameOrigin, Model, Peer, RequestRef, StackText};
 use whywait_replay::Off;
 
@@ -275,6 +276,9 @@ pub struct Saving {
     pub requests: u64,
     /// The bound for each of those requests, largest first (the first 100).
     pub each_at_most_ns: Vec<u64>,
+    /// What that does to percentiles of all requests; absent: it is not known, or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<SavingEffect>,
 }
 
 impl Saving {
@@ -301,6 +305,7 @@ impl Saving {
             at_most_ns,
             requests,
             each_at_most_ns: Vec::new(),
+            effect: None,
         }
     }
 }

@@ -28,7 +28,18 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let found = CATALOGUE
         .iter()
         .flat_map(|declaration| (declaration.detect)(facts));
-    ranking::ranked(found.collect(), facts.model.time_of_requests_ns())
+    let mut findings = ranking::ranked(found.collect(), facts.model.time_of_requests_ns());
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| ranking::is_of_requests(finding))
+    {
+        let saving = &mut finding.saving;
+        if let (SavingKind::Latency, Some(most_ns)) = (saving.kind, saving.each_at_most_ns.first())
+        {
+            saving.effect = facts.model.effect(saving.requests, *most_ns);
+        }
+    }
+    findings
 }
 
 /// What the detectors looked at, in a few words each: a report with nothing wrong says so.

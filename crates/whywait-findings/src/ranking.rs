@@ -106,7 +106,7 @@ fn has_most_of(finding: &Finding, other: &Finding, requests_ns: u64) -> bool {
 /// Whether what it saves is part of what requests take: not what clients wait before a request
 /// comes or after its answer was sent, nor that of requests without an answer, or of a ring's
 /// operations.
-fn is_of_requests(finding: &Finding) -> bool {
+pub(crate) fn is_of_requests(finding: &Finding) -> bool {
     let others = [
         &accept_overflow::DECLARATION,
         &accept_stalled::DECLARATION,

@@ -37,6 +37,7 @@ mod tests {
                 at_most_ns: 0,
                 requests: 0,
                 each_at_most_ns: vec![],
+                effect: None,
             },
             evidence: vec![],
             cause: None,

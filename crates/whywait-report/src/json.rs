@@ -170,11 +170,11 @@ fn rounded_ring(row: &RingRow) -> RingRow {
     }
 }
 
-fn rounded(share: f64) -> f64 {
+pub(crate) fn rounded(share: f64) -> f64 {
     (share * 1e6).round() / 1e6
 }
 
-fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+pub(crate) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     Ok(text)

@@ -5,18 +5,20 @@
 //! prints either: the views return strings. That keeps every view testable by comparing it with a
 //! file.
 
+mod brief;
 mod gate;
 mod json;
 pub mod text;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use whywait_findings::{Finding, Verdict};
+use whywait_findings::{Facts, Finding, Verdict};
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
 use whywait_model::rings::RingRow;
-use whywait_model::{Coverage, Target, requests};
+use whywait_model::{Coverage, Model, Target, requests};
 
+pub use brief::{BRIEF_BYTES, Brief, brief_schema, brief_to_json};
 pub use gate::{fails, worst};
 pub use json::{
     calls_to_json, cpu_to_json, json_schema, request_list_to_json, request_to_json, rings_to_json,
@@ -60,6 +62,23 @@ impl Report {
     /// The schema that this version writes. Keys may be added within a schema; a change of meaning
     /// or a removal makes a new one.
     pub const SCHEMA: u32 = 1;
+
+    /// Everything that there is to say of a recording as a whole.
+    pub fn of(model: &Model) -> Self {
+        let facts = Facts::of(model);
+        let findings = whywait_findings::find(&facts);
+        let verdict = whywait_findings::verdict(&facts, &findings);
+        let (target, requests) = (model.target(), model.requests_summary());
+        Report {
+            verdict,
+            calls: model.calls(),
+            uring: model.rings(),
+            cpu: model.cpu_summary(),
+            notes: model.meta.notes.clone(),
+            looked_at: whywait_findings::looked_at(model),
+            ..Report::new(target, requests, findings, model.coverage())
+        }
+    }
 
     /// A report without remarks.
     pub fn new(

@@ -332,6 +332,9 @@ pub(crate) struct OutputArgs {
         long_help = FORMATS
     )]
     pub(crate) format: ReportFormat,
+    /// Make --format json less than 4 kB: verdict, first findings, and what to ask next
+    #[arg(long)]
+    pub(crate) brief: bool,
     /// Which time folded stacks and profiles show: critical, waits or cpu [default: critical]
     #[arg(long, value_name = "TIME", value_enum, hide_possible_values = true)]
     pub(crate) of: Option<StackTime>,
@@ -418,35 +421,50 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "SERVER", help_heading = "Report")]
     pub(crate) server: Option<String>,
     /// Show what threads waited for (lock, file, socket) and how much of it delayed slow requests
-    #[arg(long, conflicts_with_all = ["request", "fail_on"], help_heading = INSTEAD)]
+    #[arg(long, conflicts_with_all = ["request", "fail_on", "brief"], help_heading = INSTEAD)]
     pub(crate) waits: bool,
     /// Show io_uring rings: where the operations' time went, and how many slots they used
-    #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
+    #[arg(
+        long,
+        conflicts_with_all = ["waits", "request", "fail_on", "brief"],
+        help_heading = INSTEAD
+    )]
     pub(crate) uring: bool,
     /// Show what CPU time was for: per request, byte, listener and thread, user and system apart
-    #[arg(long, conflicts_with_all = ["waits", "request", "fail_on"], help_heading = INSTEAD)]
+    #[arg(
+        long,
+        conflicts_with_all = ["waits", "request", "fail_on", "brief"],
+        help_heading = INSTEAD
+    )]
     pub(crate) cpu: bool,
     /// Show calls: what was asked of other services, by peer, and how long the replies took
     #[arg(
         long,
-        conflicts_with_all = ["waits", "uring", "cpu", "request", "fail_on"],
+        conflicts_with_all = ["waits", "uring", "cpu", "request", "fail_on", "brief"],
         help_heading = INSTEAD
     )]
     pub(crate) calls: bool,
     /// Show the slow requests, and how their time splits by calls of other services
     #[arg(
         long,
-        conflicts_with_all = ["waits", "uring", "cpu", "calls", "request", "fail_on"],
+        conflicts_with_all = ["waits", "uring", "cpu", "calls", "request", "fail_on", "brief"],
         help_heading = INSTEAD
     )]
     pub(crate) requests: bool,
     /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
-    #[arg(long, value_name = "ID", conflicts_with = "fail_on", help_heading = INSTEAD)]
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with_all = ["fail_on", "brief"],
+        help_heading = INSTEAD
+    )]
     pub(crate) request: Option<String>,
     /// Write the report as a page, to DIR.html or -o FILE, and say how to open it
     #[arg(
         long,
-        conflicts_with_all = ["format", "waits", "uring", "cpu", "calls", "requests", "request"],
+        conflicts_with_all = [
+            "format", "brief", "waits", "uring", "cpu", "calls", "requests", "request",
+        ],
         requires = "recording",
         help_heading = "Report"
     )]

@@ -98,6 +98,8 @@ impl View {
 pub(crate) struct ReportConfig {
     /// What it looks like.
     pub(crate) format: ReportFormat,
+    /// Whether JSON is to be short.
+    pub(crate) brief: bool,
     /// Which time stacks are shown with.
     pub(crate) of: Of,
     /// Where it goes; `None`: standard output.
@@ -119,11 +121,19 @@ impl ReportConfig {
                 "use it with --format folded or --format pprof",
             ));
         }
+        let of_json = matches!(args.format, ReportFormat::Json | ReportFormat::JsonSchema);
+        if args.brief && !of_json {
+            return Err(Usage::new(
+                "--brief is for JSON",
+                "use it with --format json or --format json-schema",
+            ));
+        }
         if args.format.is_for_files() && !has_place {
             output::refuse_terminal(args.output.as_ref())?;
         }
         Ok(ReportConfig {
             format: args.format,
+            brief: args.brief,
             of: args.of.map_or(Of::Critical, Of::from),
             output: args.output,
             fail_on: args.fail_on.map(Severity::from),

@@ -3,6 +3,7 @@
 pub mod abandoned;
 pub mod accept_queues;
 pub(crate) mod account;
+pub(crate) mod effect;
 pub(crate) mod histogram;
 pub(crate) mod kept;
 pub(crate) mod life;
@@ -23,6 +24,7 @@ pub(crate) mod wire;
 pub use abandoned::AbandonedRequests;
 pub use accept_queues::{AcceptQueue, AcceptQueues};
 pub use account::{Account, ReadyUnserved, Time};
+pub use effect::{AtBest, SavingEffect};
 pub use histogram::{Latency, LatencyBucket, Percentile};
 pub use kept::{KeptRequests, OwnRequests};
 pub use lives::{Life, Lives};

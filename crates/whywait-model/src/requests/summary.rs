@@ -257,7 +257,7 @@ impl Model {
     }
 
     /// Percentiles over the requests that count.
-    fn latency(&self) -> Option<Latency> {
+    pub(crate) fn latency(&self) -> Option<Latency> {
         let mut slowest_ns: Vec<u64> = self.lives().filter_map(Life::took_ns).collect();
         slowest_ns.sort_unstable();
         let mut latency = self.latency_with_late().latency(&slowest_ns)?;

@@ -110,6 +110,7 @@ fn finding(code: Code, severity: Severity, title: &str) -> Finding {
             at_most_ns: 0,
             requests: 0,
             each_at_most_ns: vec![],
+            effect: None,
         },
         evidence: vec![],
         cause: None,
@@ -151,6 +152,7 @@ pub(crate) fn report() -> Report {
                 at_most_ns: 1_200 * MS,
                 requests: 4,
                 each_at_most_ns: vec![400 * MS, 390 * MS, 210 * MS, 200 * MS],
+                effect: None,
             },
             evidence: held,
             cause: Some(Cause {

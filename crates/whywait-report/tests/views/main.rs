@@ -9,7 +9,9 @@ mod reports;
 use whywait_findings::Verdict;
 use whywait_model::requests::{OpenRequests, OwnRequests};
 use whywait_report::text::{TextOptions, render, request, sentences, waits};
-use whywait_report::{Report, request_to_json, to_json, waits_to_json};
+use whywait_report::{
+    BRIEF_BYTES, Report, brief_schema, brief_to_json, request_to_json, to_json, waits_to_json,
+};
 use whywait_words::Charset;
 
 const WIDE: TextOptions = TextOptions {
@@ -70,6 +72,52 @@ fn hold(text: &str, options: TextOptions) {
         assert_eq!(line.trim_end(), line);
         assert!(!line.contains(char::is_control));
         assert!(options.charset == Charset::Unicode || line.is_ascii());
+    }
+}
+
+#[test]
+fn briefs() {
+    for (name, report) in [
+        ("stranded", reports::stranded()),
+        ("cannot_tell", reports::cannot_tell()),
+        ("no_requests", reports::no_requests()),
+        ("hostile", reports::hostile()),
+    ] {
+        let json = brief_to_json(&report).expect("a brief is always JSON");
+        insta::assert_snapshot!(format!("{name}.brief"), json);
+    }
+}
+
+#[test]
+fn a_brief_is_short_whatever_is_said() {
+    let mut long = reports::many(40);
+    for finding in &mut long.findings {
+        finding.title = "\u{1F980}\u{7f}\"".repeat(1_000);
+        finding.fix.clone_from(&finding.title);
+    }
+    long.target.command = "\u{202e}\\".repeat(1_000);
+    for report in [long, reports::hostile(), reports::extreme()] {
+        let json = brief_to_json(&report).expect("a brief is always JSON");
+        assert!(json.len() < BRIEF_BYTES, "{} bytes: {json}", json.len());
+        assert!(
+            !json.contains(|c: char| c.is_control() && c != '\n'),
+            "{json:?}"
+        );
+        assert!(!json.contains('\u{202e}'), "{json}");
+    }
+}
+
+#[test]
+fn the_schema_of_a_brief_names_what_is_in_one() {
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let schema = json(&brief_schema().expect("JSON"));
+    let brief = json(&brief_to_json(&reports::stranded()).expect("JSON"));
+    for key in brief.as_object().expect("an object").keys() {
+        assert!(schema["properties"][key].is_object(), "{key}: {schema}");
+    }
+    let suspect = &schema["$defs"]["BriefFinding"]["properties"];
+    for key in brief["suspects"][0].as_object().expect("an object").keys() {
+        assert!(suspect[key].is_object(), "{key}: {suspect}");
     }
 }
 

@@ -205,6 +205,7 @@ fn stranded_finding() -> Finding {
             at_most_ns: 5_994 * MS,
             requests: 3,
             each_at_most_ns: vec![1_999 * MS, 1_998 * MS, 1_997 * MS],
+            effect: None,
         },
         evidence: vec![
             evidence(
@@ -261,6 +262,7 @@ pub(crate) fn blocked_loop() -> Report {
             at_most_ns: 3_170 * MS,
             requests: 41,
             each_at_most_ns: (0..41).map(|index| (181 - 4 * index) * MS).collect(),
+            effect: None,
         },
         evidence: vec![evidence(
             "182 ms between two polls, 179 ms of them on a CPU",

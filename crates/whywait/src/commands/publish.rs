@@ -11,7 +11,6 @@ use whywait_publish::{Folder, Identity, Labels, Place, Selection, Source, TABLES
 use whywait_report::Report;
 use whywait_words::{Charset, counted, escape};
 
-use crate::analyse;
 use crate::args::{PublishArgs, PublishFormat};
 use crate::closed;
 use crate::errors::{FAILED, Usage, complain, eprintln_quietly, with_causes};
@@ -134,7 +133,7 @@ struct Analysed {
 impl Analysed {
     fn new(recording: Recording, identity: Identity) -> anyhow::Result<Self> {
         let model = Model::new(Input::read(&recording)?);
-        let report = analyse::report(&model);
+        let report = Report::of(&model);
         Ok(Self {
             recording,
             model,

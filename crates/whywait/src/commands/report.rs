@@ -8,8 +8,8 @@ use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{
-    calls_to_json, cpu_to_json, fails, json_schema, request_list_to_json, request_to_json,
-    rings_to_json, to_json, waits_to_json,
+    Report, brief_schema, brief_to_json, calls_to_json, cpu_to_json, fails, json_schema,
+    request_list_to_json, request_to_json, rings_to_json, to_json, waits_to_json,
 };
 use whywait_words::{Charset, duration, escape, list, list_by};
 
@@ -34,7 +34,7 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     }
     let config = ReportConfig::new(args.output, page.is_some())?;
     if config.format == ReportFormat::JsonSchema {
-        output::write(&json_schema()?, config.output.as_ref())?;
+        output::write(&schema(&config)?, config.output.as_ref())?;
         return Ok(0);
     }
     let Some(recording) = args.recording else {
@@ -130,7 +130,7 @@ fn write_verdicts(recording: &Path, config: &ReportConfig) -> anyhow::Result<boo
     let mut text = String::new();
     let mut failed = false;
     for (number, server) in servers.iter().enumerate() {
-        let report = analyse::report(&analyse::model_of_server(recording, number)?);
+        let report = Report::of(&analyse::model_of_server(recording, number)?);
         failed |= config
             .fail_on
             .is_some_and(|fail_on| fails(&report, fail_on));
@@ -209,14 +209,15 @@ pub(crate) fn report(recording: &Path, config: &ReportConfig) -> anyhow::Result<
 
 /// `page`: where it goes by whywait's choice.
 fn write_report(model: &Model, config: &ReportConfig, page: Option<&Path>) -> anyhow::Result<bool> {
-    let report = analyse::report(model);
+    let report = Report::of(model);
     let bytes = match config.format {
         ReportFormat::Text => {
             let options = output::text_options(config.output.is_some());
             text::render(&report, options).into_bytes()
         }
+        ReportFormat::Json if config.brief => brief_to_json(&report)?.into_bytes(),
         ReportFormat::Json => printable_json(&to_json(&report)?).into_bytes(),
-        ReportFormat::JsonSchema => json_schema()?.into_bytes(),
+        ReportFormat::JsonSchema => schema(config)?.into_bytes(),
         ReportFormat::Html => whywait_view::html(model, &report).into_bytes(),
         ReportFormat::Markdown => whywait_view::markdown(model, &report).into_bytes(),
         ReportFormat::Folded => whywait_view::folded(model, config.of).into_bytes(),
@@ -231,6 +232,13 @@ fn write_report(model: &Model, config: &ReportConfig, page: Option<&Path>) -> an
     Ok(config
         .fail_on
         .is_some_and(|fail_on| fails(&report, fail_on)))
+}
+
+fn schema(config: &ReportConfig) -> anyhow::Result<String> {
+    Ok(match config.brief {
+        true => brief_schema()?,
+        false => json_schema()?,
+    })
 }
 
 /// A view in the format that was asked for.
