@@ -9,6 +9,7 @@ use whywait_events::StackId;
 use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
 
 use crate::shared::jobs::JobQueue;
+use crate::shared::lanes::Lane;
 use crate::shared::pauses::Pauses;
 use crate::shared::queues::Queue;
 use crate::shared::replay::Behind;
@@ -27,6 +28,7 @@ pub struct Facts<'m> {
     traffic: OnceCell<Vec<Traffic<'m>>>,
     queues: OnceCell<Vec<Queue<'m>>>,
     jobs: OnceCell<Vec<JobQueue<'m>>>,
+    lanes: OnceCell<Vec<Lane<'m>>>,
     queued: OnceCell<HashSet<(u64, u32)>>,
     behind: OnceCell<Behind<'m>>,
     functions: RefCell<HashMap<StackId, Option<Rc<str>>>>,
@@ -64,6 +66,7 @@ impl<'m> Facts<'m> {
             traffic: OnceCell::new(),
             queues: OnceCell::new(),
             jobs: OnceCell::new(),
+            lanes: OnceCell::new(),
             queued: OnceCell::new(),
             behind: OnceCell::new(),
             functions: RefCell::default(),
@@ -144,14 +147,23 @@ impl<'m> Facts<'m> {
         self.jobs.get_or_init(|| JobQueue::of(self))
     }
 
-    /// The slow requests but for those that waited for others' jobs for most of their time: what
-    /// those jobs do, and wait for, is not what made these slow.
+    /// What requests pass one at a time inside a program.
+    pub(crate) fn lanes(&self) -> &[Lane<'m>] {
+        self.lanes.get_or_init(|| Lane::of(self))
+    }
+
+    /// The slow requests but for those that waited for others' jobs, or for others to pass, for
+    /// most of their time: what those do, and wait for, is not what made these slow.
     pub(crate) fn slow_by_themselves(&self) -> Vec<&SlowRequest<'m>> {
         let queued = self.queued.get_or_init(|| {
             let victims = self.jobs().iter().flat_map(JobQueue::victims);
-            let mostly = victims.filter(|job| dominates(job.waited_ns, job.request.age_ns()));
+            let queued = victims.map(|job| (job.request, job.waited_ns));
+            let victims = self.lanes().iter().flat_map(Lane::victims);
+            let passed = victims.map(|one| (one.request, one.waited_ns));
+            let all = queued.chain(passed);
+            let mostly = all.filter(|(request, ns)| dominates(*ns, request.age_ns()));
             mostly
-                .map(|job| (job.request.socket, job.request.seq))
+                .map(|(request, _)| (request.socket, request.seq))
                 .collect()
         });
         let slow = self.slow().requests.iter();

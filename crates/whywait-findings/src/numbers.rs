@@ -292,6 +292,8 @@ numbers! {
         UPSTREAM_MOST_CALLS: f64 = 5.0;
         /// Fewer calls of a request are no loop over what could be asked at once.
         SERIAL_MIN_CALLS: usize = 5;
+        /// So many ticks of the sampling clock show for how long threads computed, to a quarter.
+        LANE_WINDOW: u64 = 10;
         /// So many slow requests must be known by themselves to speak of all of them.
         SERIAL_KNOWN: Share = Share::one_in(10);
     }

@@ -16,10 +16,9 @@ use whywait_words::whole_percent;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{
-    IN_STEP, IN_STEP_MIN_GAPS, MOST, RING_MIN_OPERATIONS, SLOW_NS, STEP_OFF, STUCK_NS, STUCK_TIMES,
-    Share, VERDICT_FEW,
+    MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
 };
-use crate::shared::intervals::{Interval, sum};
+use crate::shared::intervals::{Interval, in_step_ns, sum};
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -237,19 +236,6 @@ impl Shape {
             every_ns: in_step_ns(&answers),
         }
     }
-}
-
-/// How long it takes from one of these moments to the next, where that is about the same for most
-/// of them.
-fn in_step_ns(moments: &[u64]) -> Option<u64> {
-    let mut gaps: Vec<u64> = moments.windows(2).map(|two| two[1] - two[0]).collect();
-    gaps.sort_unstable();
-    let median_ns = *gaps.get(gaps.len() / 2)?;
-    let off_ns = STEP_OFF.of(median_ns);
-    let even = gaps.iter().filter(|gap| gap.abs_diff(median_ns) <= off_ns);
-    let even = Share::counted(even.count(), gaps.len());
-    (gaps.len() >= *IN_STEP_MIN_GAPS && median_ns > 0 && even.is_at_least(*IN_STEP))
-        .then_some(median_ns)
 }
 
 /// Where the time of slow requests went.

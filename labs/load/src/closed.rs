@@ -1,8 +1,8 @@
 //! A closed loop: each connection sends its next request when it has the answer to the last one.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ struct Options {
     rounds: usize,
     /// How long a client has its answer before it asks again.
     pause: Duration,
+    /// A client asks again when all have their answers: they ask at the same time.
+    together: bool,
     probe: Option<String>,
     about: Option<String>,
     rules: Vec<Rule>,
@@ -76,11 +78,16 @@ pub(crate) fn run(parser: lexopt::Parser) -> Result<Outcome> {
         let done = Arc::clone(&done);
         thread::spawn(move || probe(connection, &path, &done))
     });
+    let round = Arc::new(Barrier::new(match options.together {
+        true => connections.len(),
+        false => 1,
+    }));
     let clients: Vec<_> = connections
         .into_iter()
         .map(|connection| {
             let (path, rounds, pause) = (options.path.clone(), options.rounds, options.pause);
-            thread::spawn(move || client(connection, &path, rounds, pause))
+            let round = Arc::clone(&round);
+            thread::spawn(move || client(connection, &path, rounds, pause, &round))
         })
         .collect();
     let load = clients.into_iter().map(join).collect::<Result<Vec<_>>>();
@@ -111,6 +118,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
     let mut path = None;
     let (mut connections, mut rounds) = (4, 3);
     let mut pause = Duration::ZERO;
+    let mut together = false;
     let mut probe = None;
     let mut about = None;
     let mut rules = Vec::new();
@@ -121,6 +129,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
             Long("connections") => connections = parser.value()?.parse()?,
             Long("rounds") => rounds = parser.value()?.parse()?,
             Long("pause-ms") => pause = Duration::from_millis(parser.value()?.parse()?),
+            Long("together") => together = true,
             Long("probe") => probe = Some(parser.value()?.string()?),
             Long("about") => about = Some(parser.value()?.string()?),
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
@@ -133,6 +142,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Options> {
         connections,
         rounds,
         pause,
+        together,
         probe,
         about,
         rules,
@@ -168,9 +178,11 @@ fn client(
     path: &str,
     rounds: usize,
     pause: Duration,
+    round: &Barrier,
 ) -> Result<Waited> {
     let mut waited = Waited::default();
     for _ in 0..rounds {
+        round.wait();
         waited.ask(&mut connection, path)?;
         thread::sleep(pause);
     }

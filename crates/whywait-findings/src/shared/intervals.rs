@@ -3,6 +3,8 @@
 
 use whywait_events::Ns;
 
+use crate::numbers::{IN_STEP, IN_STEP_MIN_GAPS, STEP_OFF, Share};
+
 /// From when to when.
 pub(crate) type Interval = (Ns, Ns);
 
@@ -33,6 +35,23 @@ pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
 pub(crate) fn union_ns(intervals: Vec<Interval>) -> u64 {
     let merged = merged(intervals);
     sum(merged.iter().map(|(from, to)| to.saturating_sub(*from)))
+}
+
+/// How long it takes from one of these moments to the next, where that is about the same for most
+/// of them.
+pub(crate) fn in_step_ns(moments: &[Ns]) -> Option<u64> {
+    even_ns(moments.windows(2).map(|two| two[1] - two[0]).collect())
+}
+
+/// What these gaps are about, if most of them are.
+pub(crate) fn even_ns(mut gaps: Vec<u64>) -> Option<u64> {
+    gaps.sort_unstable();
+    let median_ns = *gaps.get(gaps.len() / 2)?;
+    let off_ns = STEP_OFF.of(median_ns);
+    let even = gaps.iter().filter(|gap| gap.abs_diff(median_ns) <= off_ns);
+    let even = Share::counted(even.count(), gaps.len());
+    (gaps.len() >= *IN_STEP_MIN_GAPS && median_ns > 0 && even.is_at_least(*IN_STEP))
+        .then_some(median_ns)
 }
 
 /// `ns`, or so much of it as `part` is of `whole`.

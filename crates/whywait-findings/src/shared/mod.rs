@@ -5,6 +5,7 @@ pub(crate) mod functions;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod jobs;
+pub(crate) mod lanes;
 pub(crate) mod naming;
 pub(crate) mod pauses;
 pub(crate) mod queues;

@@ -1,17 +1,24 @@
-//! `one-at-a-time`: calls of different requests never overlap, though connections are free.
+//! `one-at-a-time`: calls of different requests never overlap, though connections are free; or
+//! requests pass one at a time inside the program.
 //!
-//! **Invariant.** Calls that could overlap do overlap.
+//! **Invariant.** What could overlap does overlap.
 //!
 //! **Evidence.** See [`queues`]: calls to the peer lie within requests, and there is never more
 //! than one under way, though several requests are. When one ends the next begins at once, and on
 //! another connection, or several are open: something else than a connection is handed over. A lock
-//! that is held across the call (a `sync.Mutex`, an `asyncio.Lock`), or a semaphore of one.
+//! that is held across the call (a `sync.Mutex`, an `asyncio.Lock`), or a semaphore of one. Inside
+//! the program, see [`lanes`].
 //!
 //! **Cost.** For each request the time in which another one's call was under way, and none of its
-//! own. A replay says what two at a time, or more, save.
+//! own; or the time from its reading to the answer before its own. A replay says what two at a
+//! time, or more, save.
 //!
 //! **Guards.** With one connection only, it is a pool of one: `pool-exhausted`. The others are
-//! those of [`queues`].
+//! those of [`queues`] and of [`lanes`].
+//!
+//! [`lanes`]: crate::shared::lanes
+
+mod inside;
 
 use whywait_events::{StackId, Wait};
 use whywait_model::Model;
@@ -30,7 +37,7 @@ use crate::shared::workers::{OfProgram, of_programs};
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "one-at-a-time",
-    meaning: "calls of different requests never overlapped, though connections were free",
+    meaning: "calls never overlapped though they could, or requests passed one at a time",
     severities: &[
         (
             Severity::Error,
@@ -39,7 +46,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         (Severity::Warning, "from 30 ms on"),
         (Severity::Note, "otherwise"),
     ],
-    invariant: "calls that could overlap do overlap",
+    invariant: "what could overlap does overlap",
     explain: include_str!("explain.md"),
     detect,
 };
@@ -50,14 +57,14 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let queues: Vec<&Queue<'_>> = queues
         .filter(|queue| queue.most == 1 && queue.had_free_connections())
         .collect();
-    if queues.is_empty() {
-        return Vec::new();
-    }
     let slow_ns = facts.slow().total_ns;
     let programs = of_programs(model, queues.iter().map(|queue| queue.waits()), |_| ());
-    programs
+    let calls = programs
         .iter()
-        .filter_map(|program| finding(model, program, slow_ns))
+        .filter_map(|program| finding(model, program, slow_ns));
+    let lanes = facts.lanes().iter();
+    calls
+        .chain(lanes.filter_map(|lane| inside::finding(facts, lane, slow_ns)))
         .collect()
 }
 

@@ -1,0 +1,133 @@
+use whywait_events::Cpu;
+use whywait_model::script::{Script, TGID};
+
+use super::super::detect;
+use crate::facts::Facts;
+use crate::finding::{Finding, Severity};
+
+const MS: u64 = 1_000_000;
+
+fn found(script: &Script) -> Vec<Finding> {
+    detect(&Facts::of(&script.model()))
+}
+
+/// A loop that polls, and requests on connections of their own: each is read at once, and answered.
+fn loop_answers(requests: impl IntoIterator<Item = (u64, u64)>) -> Script {
+    let mut script = Script::new();
+    script.thread(1, "loop").ends(60_000);
+    for (socket, (came, answered)) in (1..).zip(requests) {
+        let request = script.request(socket).ready(came).read(came, 1);
+        request.answered(answered, 1);
+    }
+    script
+}
+
+/// Six come at once, every 200 ms.
+fn six_at_once(answered: impl Fn(u64) -> u64) -> impl Iterator<Item = (u64, u64)> {
+    let each = (0..8).flat_map(|round| (1..=6).map(move |place| (10 + round * 200, place)));
+    each.map(move |(came, place)| (came, came + answered(place)))
+}
+
+#[test]
+fn requests_that_come_at_once_and_are_answered_in_step_pass_one_at_a_time() {
+    let findings = found(&loop_answers(six_at_once(|place| place * 20)));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding.title.contains("which pass one at a time"),
+        "{}",
+        finding.title
+    );
+    // Five of six wait, for 20 to 100 ms.
+    assert_eq!(finding.saving.at_most_ns, 8 * 300 * MS);
+    let seen = &finding.evidence[1].text;
+    assert!(
+        seen.contains("after 20 ms") && seen.contains("40 ms with 2 inside"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn requests_that_take_a_time_of_their_own_pass_side_by_side() {
+    assert_eq!(found(&loop_answers(six_at_once(|_| 60))), []);
+    assert_eq!(
+        found(&loop_answers(six_at_once(|place| 60 + place * 3))),
+        []
+    );
+}
+
+/// Clients that began one after another, and each comes again at once: that answers follow each
+/// other in step shows nothing, for so do the requests.
+#[test]
+fn in_step_with_who_asks_shows_nothing() {
+    let side_by_side = (0..60).map(|n| (10 + n * 20, 10 + n * 20 + 160));
+    assert_eq!(found(&loop_answers(side_by_side)), []);
+    // Later they take twice as long: as many more are inside, and yet none waits for another.
+    let slower = (0..80).map(|n| (10 + n * 20, 10 + n * 20 + if n < 40 { 80 } else { 160 }));
+    assert_eq!(found(&loop_answers(slower)), []);
+}
+
+#[test]
+fn a_loop_that_computes_meanwhile_is_another_findings() {
+    let mut script = loop_answers(six_at_once(|place| place * 20));
+    script.cpu(&Cpu {
+        tgid: TGID,
+        tid: 1,
+        on_cpu_ns: 900 * MS,
+        ..Cpu::default()
+    });
+    assert_eq!(found(&script), []);
+}
+
+/// Two threads, of which the first one computes for every other request, and the second one for
+/// the others: 40 ms each. `both`: at the same time, and then nobody.
+fn two_compute(both: bool) -> Script {
+    let mut script = Script::new();
+    let book = script.stack(&["start_thread", "serve", "book", "round"]);
+    let total = script.stack(&["start_thread", "serve", "book", "sum"]);
+    script.thread(1, "a").thread(2, "b").ends(4000);
+    for n in 0..40 {
+        let tid = n % 2 + 1;
+        let (came, done) = (10 + n * 40, 10 + n * 40 + 80);
+        let began = match both {
+            true => came + 40 * tid - 40,
+            false => came + 40,
+        };
+        let what = if n % 4 < 2 { book } else { total };
+        script
+            .request(n + 1)
+            .ready(came)
+            .read(came, tid as u32)
+            .answered(done, tid as u32)
+            .sampled(tid as u32, what, began, began + 40);
+    }
+    for tid in [1, 2] {
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid,
+            on_cpu_ns: 800 * MS,
+            ..Cpu::default()
+        });
+    }
+    script
+}
+
+#[test]
+fn threads_that_compute_by_turns_though_a_cpu_is_idle() {
+    let findings = found(&two_compute(false));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert!(
+        finding
+            .title
+            .ends_with("which compute one at a time in book"),
+        "the common function, and no leaf: {}",
+        finding.title
+    );
+}
+
+#[test]
+fn threads_that_compute_at_the_same_time_do_not_pass_one_at_a_time() {
+    assert_eq!(found(&two_compute(true)), []);
+}

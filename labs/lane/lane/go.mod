@@ -1,0 +1,3 @@
+module lane
+
+go 1.19
