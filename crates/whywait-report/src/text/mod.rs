@@ -11,6 +11,7 @@ mod request;
 mod requests;
 mod rings;
 pub mod sentences;
+mod slowest;
 mod sockets;
 mod stack;
 mod step;

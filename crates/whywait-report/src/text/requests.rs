@@ -11,7 +11,7 @@ use whywait_words::{bytes, columns, count, counted, duration, duration_range, pe
 use super::by_calls;
 use super::page::{Page, Style};
 use super::rings;
-use super::step::{Names, held_by, longest, place, thread, woken_by};
+use super::slowest;
 use super::tasks;
 
 /// Parts of less than this share are summed up in one line.
@@ -22,8 +22,6 @@ const NO_CPU_PERMILLE: u64 = 50;
 const UNDER_WAY_NS: u64 = 1_000_000_000;
 /// So many of those who had it are shown.
 const MAX_HOLDERS: usize = 4;
-/// So many steps of the slowest request's path are shown.
-const MAX_STEPS: usize = 5;
 
 pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
     let late = requests.open.as_ref().map_or(0, |open| open.late);
@@ -63,7 +61,8 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         of.push_str(&format!(", {} of them still open", count(late)));
     }
     let total_ns = total_ns(&requests.time);
-    if let Some(totals) = by_calls::totals(requests, total_ns) {
+    let totals = by_calls::totals(requests, total_ns);
+    if let Some(totals) = totals {
         by_calls::table(page, requests, totals, &of);
         tasks::sure(page, totals);
         by_threads(page, &requests.time);
@@ -74,7 +73,7 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         facts(page, requests);
     }
     if let Some(slowest) = requests.slowest.first() {
-        path(page, slowest);
+        slowest::render(page, slowest, totals.is_some());
     }
 }
 
@@ -522,46 +521,6 @@ pub(super) fn when(slow: &Slow) -> String {
         duration(slow.latency_ns),
         duration(slow.at_ns)
     )
-}
-
-fn path(page: &mut Page, slow: &Slow) {
-    const HANG: &str = "            ";
-    let mut text = when(slow);
-    if !slow.id.is_empty() {
-        text.push_str(&format!(" [{}]", page.cut(&slow.id, 40)));
-    }
-    page.paragraph(
-        "",
-        "  ",
-        &[(Style::Strong, "slowest: "), (Style::Plain, &text)],
-    );
-    let names = Names::of(&slow.path);
-    let (kept, rest_ns) = longest(&slow.path, MAX_STEPS);
-    for step in kept.iter().map(|index| &slow.path[*index]) {
-        let mut text = format!(
-            "  {:>8}  {:<14}",
-            duration(step.ns),
-            page.cut(&step.state, 20)
-        );
-        match thread(page, step) {
-            who if who.is_empty() => {}
-            who => text.push_str(&format!("  {who}")),
-        }
-        text.push_str(&place(page, step));
-        text.push_str(&woken_by(page, step, &names));
-        page.paragraph("", HANG, &[(Style::Plain, text.trim_end())]);
-        if let Some(held_by) = held_by(page, step) {
-            page.paragraph(HANG, HANG, &[(Style::Plain, &held_by)]);
-        }
-    }
-    if kept.len() < slow.path.len() {
-        let steps = counted(slow.path.len() - kept.len(), "shorter step");
-        page.paragraph(
-            "",
-            "    ",
-            &[(Style::Dim, &format!("  {:>8}  {steps}", duration(rest_ns)))],
-        );
-    }
 }
 
 #[cfg(test)]
