@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
     Abandoned, AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, DnsQuery, FutexSum,
-    Ns, Part, Preempted, Request, ResponseLook, Sample, SocketCpu, StackId, Tail, ThreadEvent,
-    Wait,
+    Ns, Part, Preempted, Request, ResponseLook, Sample, SocketCpu, StackId, Tail, TaskLook,
+    ThreadEvent, Wait,
 };
 
 use crate::calls::Calls;
@@ -174,6 +174,11 @@ impl Input {
         recording.read::<Connection>(None, &mut |row| connections.add(row))?;
         recording.read::<Tail>(None, &mut |row| input.recorded.tails.add(row))?;
         recording.read::<ResponseLook>(None, &mut |row| input.recorded.responses.add(row))?;
+        recording.read::<TaskLook>(None, &mut |row| {
+            if windows.overlap(row.at_ns, row.at_ns.saturating_add(1)) {
+                input.recorded.task_looks.add(row);
+            }
+        })?;
         recording.read::<Abandoned>(None, &mut |row| {
             input.recorded.abandoned.push(row.clone());
         })?;
@@ -299,6 +304,7 @@ impl Input {
             self.recorded.tails.rows().left_out(),
             self.recorded.open_connections.left_out(),
             self.recorded.responses.left_out(),
+            self.recorded.task_looks.left_out(),
             self.recorded.abandoned.left_out(),
             self.recorded.dns.left_out(),
             self.calls.exchanges.left_out(),

@@ -11,6 +11,7 @@ use crate::requests::abandoned::AbandonedRequests;
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::open_connections::OpenConnections;
 use crate::requests::tails::Tails;
+use crate::requests::task_waits::TaskLooks;
 use crate::requests::under_way::ResponseLooks;
 use crate::stacks::StackNames;
 use crate::stops::Stops;
@@ -38,6 +39,8 @@ pub struct Recorded {
     pub tails: Tails,
     /// Responses that were under way when somebody looked.
     pub responses: ResponseLooks,
+    /// What the tasks of slow requests did.
+    pub(crate) task_looks: TaskLooks,
     /// Requests that were answered for clients that had gone.
     pub abandoned: AbandonedRequests,
     /// DNS queries that were not answered in time.

@@ -14,8 +14,8 @@
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
     AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns,
-    Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId, ThreadChange, ThreadEvent,
-    UNNAMED_JIT, Wait, WakeContext,
+    Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId, TaskLook, ThreadChange,
+    ThreadEvent, UNNAMED_JIT, Wait, WakeContext,
 };
 
 mod wire;
@@ -473,6 +473,12 @@ impl Script {
     /// A response that was under way when somebody looked.
     pub fn response(&mut self, look: &ResponseLook) -> &mut Self {
         self.input.recorded.responses.add(look);
+        self
+    }
+
+    /// A look at the task of a request.
+    pub fn task_look(&mut self, look: &TaskLook) -> &mut Self {
+        self.input.recorded.task_looks.add(look);
         self
     }
 

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use crate::elf::{Elf, ReadAt, Section, c_string, u32_at, u64_at};
+use crate::goroutine;
 
 /// Go's table.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct GoTable {
     table: usize,
     quantum: u64,
     has_start_line: bool,
+    /// It is known how the program's version lays out goroutines.
+    pub(crate) has_known_goroutines: bool,
 }
 
 /// What the table says about a code address.
@@ -50,6 +53,8 @@ pub(crate) enum GoEnd {
 
 const MAX_TABLE: u64 = 64 << 20;
 const MAX_SYMBOLS: u64 = 128 << 20;
+/// With the versions of all modules that are linked.
+const MAX_BUILD_INFO: u64 = 1 << 20;
 const MAX_NAME: usize = 4096;
 const TOP_FRAME: u8 = 1;
 
@@ -79,8 +84,23 @@ impl GoTable {
             quantum: u64::from(bytes[6]),
             text,
             has_start_line: magic == 0xffff_fff1,
+            has_known_goroutines: Self::version(elf).is_some_and(|it| goroutine::is_known(&it)),
             bytes,
         })
+    }
+
+    /// The version of Go that made the program (`debug/buildinfo`, inline strings).
+    fn version<R: ReadAt + ?Sized>(elf: &Elf<'_, R>) -> Option<String> {
+        let section = elf.section(".go.buildinfo")?;
+        let bytes = elf.data(section, MAX_BUILD_INFO)?;
+        let inline = bytes.get(15)? & 2 != 0;
+        if !bytes.starts_with(b"\xff Go buildinf:") || !inline {
+            return None;
+        }
+        // Versions are short: a length of one byte.
+        let length = usize::from(*bytes.get(32)?);
+        let version = bytes.get(33..33 + length)?;
+        Some(String::from_utf8_lossy(version).into_owned())
     }
 
     /// How much memory it takes.

@@ -6,7 +6,7 @@
 //! - [`Unwinder`], while recording: turns registers and stack bytes into
 //!   [`Frame`](whywait_events::Frame)s of the vocabulary, by the unwind tables of the mapped files
 //!   (framehop), Go's function table, what a function's code is about to do, or the frame pointer.
-//!   It also gives the names that only the
+//!   It also reads goroutines that are on no thread, and gives the names that only the
 //!   running process or kernel can give. Stack bytes never leave it.
 //! - [`Symboliser`], later: names for frames of ELF files (blazesym), by a process without
 //!   privileges where there is one.
@@ -20,6 +20,7 @@ mod cfi;
 mod code;
 mod elf;
 mod go;
+mod goroutine;
 mod interner;
 mod kernel;
 mod loss;
@@ -34,6 +35,7 @@ mod symbolise;
 mod unwind;
 
 pub use arch::Registers;
+pub use goroutine::Goroutine;
 pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
 pub use python::Coroutines;

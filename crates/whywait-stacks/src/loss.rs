@@ -28,9 +28,12 @@ pub(crate) enum Loss {
     PythonChanged,
     PythonUncertain,
     PythonInnermost,
+    GoVersion,
+    GoTask,
+    GoTaskChanged,
 }
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 27] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
@@ -55,6 +58,9 @@ const NAMES: [&str; 24] = [
     "python frames changed while read",
     "python frames not certain",
     "python innermost frames not certain",
+    "go version not supported",
+    "go task not readable",
+    "go task changed while read",
 ];
 
 /// Counters, one for each reason.

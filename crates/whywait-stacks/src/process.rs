@@ -16,6 +16,7 @@ use crate::cfi::{UnwindContext, UnwindRow};
 use crate::code::{self, CodeExit};
 use crate::elf::Elf;
 use crate::go::GoFrame;
+use crate::goroutine;
 use crate::loss::Loss;
 use crate::maps::{self, MappedSource, Mapping, Mappings};
 use crate::modules::{Image, Modules, file_path};
@@ -81,6 +82,8 @@ pub(crate) struct Process {
     code_exits: HashMap<u64, Option<CodeExit>, BuildHasherDefault<AddressHasher>>,
     perf_map: PerfMap,
     memory: Option<File>,
+    /// Whether it is known how its goroutines are laid out. `None`: not looked at yet.
+    has_goroutines: Option<bool>,
 }
 
 /// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map
@@ -133,6 +136,7 @@ impl Process {
             code_exits: HashMap::default(),
             perf_map: PerfMap::new(tgid, budget),
             memory: None,
+            has_goroutines: None,
         })
     }
 
@@ -370,6 +374,23 @@ impl Process {
             .filter_map(|m| m.image.as_ref()?.as_ref())
             .find(|(image, _)| image.python.is_some())
             .map(|(image, bias)| (image, *bias))
+    }
+
+    /// Whether it is Go, of a version of which it is known how goroutines are laid out.
+    pub(crate) fn has_goroutines(&mut self, modules: &mut Modules) -> bool {
+        if let Some(known) = self.has_goroutines {
+            return known;
+        }
+        let program = goroutine::program(self.tgid);
+        let indices = 0..self.mapped.len();
+        let of_program = indices.filter(|at| Some(self.mapped[*at].mapping.inode) == program);
+        let has = Vec::from_iter(of_program).into_iter().any(|at| {
+            let image = self.image(at, modules);
+            let go = image.as_ref().and_then(|(image, _)| image.go.as_ref());
+            go.is_some_and(|go| go.has_known_goroutines)
+        });
+        self.has_goroutines = Some(has);
+        has
     }
 
     /// Fills `buffer` with the process's memory from `address`; whether all of it could be read.

@@ -14,6 +14,7 @@ use crate::arch::{self, Registers, UnwindRegs};
 use crate::cfi::UnwindContext;
 use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
+use crate::goroutine::{self, Goroutine, GoroutineRead};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::modules::Modules;
@@ -167,6 +168,27 @@ impl Unwinder {
         unwound
     }
 
+    /// What the goroutine at an address of a process does, and its stack if it is on no thread.
+    /// `None`: there is none, it changed while it was read, or its program's version of Go is not
+    /// known; each is counted.
+    pub fn goroutine(&mut self, tgid: u32, address: u64) -> Option<Goroutine> {
+        let read = self.meet(tgid).and_then(|()| {
+            let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
+            goroutine::read(process, address, &mut self.modules, &mut self.context)
+        });
+        match read {
+            Ok(GoroutineRead::OnThread(state)) => Some(Goroutine { state, stack: None }),
+            Ok(GoroutineRead::Parked(state, registers, stack)) => Some(Goroutine {
+                state,
+                stack: Some(self.unwind(tgid, registers, &stack)),
+            }),
+            Err(loss) => {
+                self.losses.count(loss);
+                None
+            }
+        }
+    }
+
     /// A sleeping thread's stack from an address, as far up as anyone needs it; nothing when it
     /// does not sleep there any more.
     fn read_stack(&mut self, tgid: u32, sleeper: Sleeper<'_>, from: u64) -> Vec<u8> {
@@ -295,14 +317,8 @@ impl Unwinder {
         }
     }
 
-    /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
-    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
-        self.walk.clear();
-        self.walk_on(tgid, regs, stack)
-    }
-
-    /// Goes on unwinding, after the frames in `self.walk`.
-    fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
+    /// Reads a process's mappings, unless it is known.
+    fn meet(&mut self, tgid: u32) -> Result<(), Loss> {
         if self.processes.len() > MAX_PROCESSES {
             // Ends are reported by `forget`; this is for those that were missed.
             self.processes.clear();
@@ -312,6 +328,18 @@ impl Unwinder {
             let process = self.open(tgid)?;
             self.processes.insert(tgid, process);
         }
+        Ok(())
+    }
+
+    /// Unwinds into `self.walk`; `Ok` when the thread's start was reached.
+    fn walk(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
+        self.walk.clear();
+        self.walk_on(tgid, regs, stack)
+    }
+
+    /// Goes on unwinding, after the frames in `self.walk`.
+    fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
+        self.meet(tgid)?;
         let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
         let stack = CopiedStack {
             sp: regs.sp,

@@ -195,6 +195,7 @@ mod tests {
             record_type::RECORD_SLEEPER,
             record_type::RECORD_CONNECTION,
             record_type::RECORD_RESPONSE,
+            record_type::RECORD_SLOW_TASK,
         ];
         let mut taken: Vec<u32> = collectors::ALL
             .iter()

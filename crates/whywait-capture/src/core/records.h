@@ -22,6 +22,7 @@
 #include "collectors/stacks/records.h"
 #include "collectors/sweep/records.h"
 #include "collectors/tails/records.h"
+#include "collectors/tasks/records.h"
 #include "collectors/threads/records.h"
 #include "collectors/uring/records.h"
 #include "core/layout.h"
@@ -58,7 +59,8 @@
 	X(EXCHANGE, exchange)         \
 	X(TAIL, tail)                 \
 	X(ABANDONED, abandoned)       \
-	X(DNS, dns)
+	X(DNS, dns)                   \
+	X(SLOW_TASK, slow_task)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };

@@ -10,6 +10,7 @@
 #include "collectors/sched/sched.bpf.h"
 #include "collectors/sockets/hooks.bpf.h"
 #include "collectors/sweep/sweep.bpf.h"
+#include "collectors/tasks/slow.bpf.h"
 #include "collectors/threads/threads.bpf.h"
 #include "collectors/uring/pending.bpf.h"
 #include "collectors/uring/rings.bpf.h"

@@ -19,5 +19,6 @@ mod python_samples;
 mod sleepers_stacks;
 mod slots;
 mod tails;
+mod task_looks;
 mod unseen_switches;
 mod uring_pending;

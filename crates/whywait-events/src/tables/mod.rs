@@ -27,6 +27,7 @@ mod samples;
 mod sockets;
 mod stacks;
 mod tails;
+mod tasks;
 mod threads;
 pub mod uring;
 mod waits;
@@ -49,6 +50,7 @@ pub use samples::*;
 pub use sockets::*;
 pub use stacks::*;
 pub use tails::*;
+pub use tasks::*;
 pub use threads::*;
 pub use waits::*;
 
@@ -72,6 +74,7 @@ tables! {
         requests: Request as Request,
         tails: Tail as Tail,
         responses: ResponseLook as Response,
+        tasks: TaskLook as TaskLook,
         abandoned: Abandoned as Abandoned,
         dns: DnsQuery as Dns,
         exchanges: Exchange as Exchange,

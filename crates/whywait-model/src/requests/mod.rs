@@ -18,6 +18,7 @@ pub(crate) mod rows;
 pub(crate) mod slowest;
 pub(crate) mod summary;
 pub mod tails;
+pub(crate) mod task_waits;
 pub mod under_way;
 pub(crate) mod wire;
 
@@ -37,6 +38,7 @@ pub use rows::RequestRow;
 pub use slowest::RequestSums;
 pub use summary::{Requests, Slow, SummedUp};
 pub use tails::{Held, Tails};
+pub use task_waits::{TaskHolder, TaskWaitKind, TaskWaitRow, TaskWaits};
 pub use under_way::{OngoingResponses, ResponseLooks};
 pub use wire::{Connecting, Sending, Sent, Wire};
 

@@ -23,6 +23,7 @@ use crate::requests::lives::Life;
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
 use crate::requests::tails::Held;
+use crate::requests::task_waits::TaskWaits;
 use crate::requests::under_way::OngoingResponses;
 use crate::requests::wire::{Sent, Wire};
 
@@ -79,6 +80,9 @@ pub struct Requests {
     /// one; absent: there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskTotals>,
+    /// What the tasks of slow requests did, of those whose tasks were looked at; absent: none were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_waits: Option<TaskWaits>,
     /// The slowest requests, slowest first.
     pub slowest: Vec<Slow>,
 }
@@ -108,6 +112,9 @@ pub struct Slow {
     /// How that time splits by its calls; absent: its process made none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskTime>,
+    /// What its task did meanwhile; absent: nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_waits: Option<TaskWaits>,
     /// What became of its response after it was written; absent: it went out at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending: Option<Sent>,
@@ -247,6 +254,7 @@ impl Model {
             cpu_holders: self.cpu_holders(),
             closure,
             tasks: self.task_totals(),
+            task_waits: self.task_waits(),
             slowest: self.slowest(),
         }
     }
@@ -306,6 +314,7 @@ impl RequestRef<'_> {
             path: self.steps(),
             calls: self.calls_within(),
             tasks: self.task_time(),
+            task_waits: self.task_waits(),
             sending: self.sent(),
         }
     }

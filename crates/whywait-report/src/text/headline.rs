@@ -8,6 +8,7 @@ use whywait_words::{count, counted, duration};
 use super::coverage;
 use super::page::{Page, Style};
 use super::requests::{held_cpus, limits, percentile, total_ns};
+use super::task_waits;
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
@@ -90,6 +91,12 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
             format!("the target {}", stopped_for(stopped)),
         ),
         (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
+        (Verdict::CannotTell { .. }, ..)
+            if let Some(waits) = task_waits::dominant(page, requests) =>
+        {
+            let verdict = format!("most of the requests' time is one wait of their tasks: {waits}");
+            (Style::Warning, verdict)
+        }
         (
             Verdict::CannotTell {
                 part,

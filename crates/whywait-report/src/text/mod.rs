@@ -15,6 +15,7 @@ mod slowest;
 mod sockets;
 mod stack;
 mod step;
+mod task_waits;
 mod tasks;
 mod waits;
 

@@ -11,7 +11,7 @@ use super::page::{Page, Style};
 use super::requests;
 use super::stack::{self, telling_kernel};
 use super::step::{Names, holder, kind, longest, place, thread, woken_by};
-use super::tasks;
+use super::{task_waits, tasks};
 
 /// So many steps are shown one by one; runs of shorter ones between them are summed up.
 const MAX_STEPS: usize = 40;
@@ -66,6 +66,7 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     if let Some(time) = &slow.tasks {
         tasks::of_request(page, time, slow.latency_ns);
     }
+    task_waits::of_request(page, slow.task_waits.as_ref());
 }
 
 /// What is said besides its path.
@@ -76,6 +77,7 @@ pub(super) fn besides(page: &mut Page, slow: &Slow) {
     if let Some(time) = &slow.tasks {
         tasks::of_request(page, time, slow.latency_ns);
     }
+    task_waits::of_request(page, slow.task_waits.as_ref());
 }
 
 /// What became of its response after it was written.

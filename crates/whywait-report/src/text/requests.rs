@@ -12,7 +12,7 @@ use super::by_calls;
 use super::page::{Page, Style};
 use super::rings;
 use super::slowest;
-use super::tasks;
+use super::{task_waits, tasks};
 
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
@@ -151,6 +151,7 @@ fn holder(page: &Page, row: &CpuHolderRow) -> String {
 
 /// What is said of requests besides their time and latency.
 fn facts_besides(page: &mut Page, requests: &Requests) {
+    task_waits::of_all(page, requests.task_waits.as_ref());
     wire(page, requests.wire.as_ref());
     cpu_holders(page, requests);
     accept_queues(page, &requests.accept_queues);

@@ -91,6 +91,7 @@ pub(crate) fn slow() -> Slow {
         ],
         calls: None,
         tasks: None,
+        task_waits: None,
         sending: None,
     }
 }

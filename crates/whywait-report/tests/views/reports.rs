@@ -148,6 +148,7 @@ fn stranded_requests() -> Requests {
         ],
         calls: None,
         tasks: None,
+        task_waits: None,
         sending: None,
     };
     Requests {
@@ -183,6 +184,7 @@ fn stranded_requests() -> Requests {
         cpu_holders: Vec::new(),
         closure: Some(0.999_888_88),
         tasks: None,
+        task_waits: None,
         slowest: vec![slowest],
     }
 }

@@ -1,6 +1,7 @@
 //! Stacks and names of real programs.
 
 mod common;
+mod goroutines;
 mod hostile;
 mod programs;
 mod python;

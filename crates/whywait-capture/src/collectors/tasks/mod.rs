@@ -1,17 +1,22 @@
 //! Tasks: for which one a thread works as it reads or writes, where the runtime of its program
 //! keeps that in a register (Go), or a few reads of its memory away (Python, from 3.11). Other
-//! programs pay nothing for it. What is found stands in the rows of requests and exchanges.
+//! programs pay nothing for it. What is found stands in the rows of requests and exchanges. While
+//! requests are slow their goroutines are looked at, too.
 
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
 use whywait_stacks::{Coroutines, Runtimes, own_id};
 
+use goroutines::Goroutines;
+
 use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::programs::Programs;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, runtime_kind};
+
+mod goroutines;
 
 /// An interpreter that begins takes some time until it has threads: the longer it has taken, the
 /// later it is looked for again.
@@ -33,18 +38,35 @@ struct Tasks {
     young: Vec<(u32, Instant, u32)>,
     /// Interpreters of which threads are known.
     pythons: Vec<u32>,
+    /// There is a program of Go's.
+    go: bool,
+    goroutines: Goroutines,
 }
 
 impl Keeper for Tasks {
     fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
         self.follow(programs, shared);
+        if self.go {
+            self.goroutines.turn(programs, shared)?;
+        }
         Ok(())
     }
 
     fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
         self.pythons
             .retain(|tgid| follow_python(programs, shared, *tgid));
+        // What is stuck was never seen to be slow.
+        if self.go {
+            self.goroutines.look(programs, shared)?;
+        }
         Ok(())
+    }
+
+    fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
+        match self.go {
+            true => self.goroutines.counters(),
+            false => Vec::new(),
+        }
     }
 }
 
@@ -63,7 +85,8 @@ impl Tasks {
                     code_bytes: code.end - code.start,
                     ..types::runtime::default()
                 };
-                found |= set(programs, tgid, &runtime);
+                self.go |= set(programs, tgid, &runtime);
+                found |= self.go;
             } else if Runtimes::is_python(tgid) {
                 self.young.push((tgid, now, 0));
             }

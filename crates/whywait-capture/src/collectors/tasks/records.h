@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Where the runtime of a process keeps the task for which a thread works. */
+/* Where the runtime of a process keeps the task for which a thread works, and tasks of requests. */
 #pragma once
 
 #include "core/layout.h"
@@ -27,3 +27,13 @@ struct runtime {
 	u64 code_bytes;
 };
 IN_BTF(struct runtime, runtime);
+
+/* A slow request that is under way, of which it is known which goroutine has read it. */
+struct slow_task_record {
+	u32 type;
+	u32 tgid;
+	u64 task;
+	u64 socket;
+	u32 seq;
+	u32 pad;
+};

@@ -1,0 +1,3 @@
+module parked
+
+go 1.18
