@@ -9,6 +9,9 @@
 //! the run. Who ended them held the lock; since when, where and across what shows in that thread's
 //! own waits and samples.
 //!
+//! Tasks that wait for a lock are on no thread ([`of_tasks`]): of Go's, looks at the goroutines of
+//! slow requests say so, and what another one did that was elsewhere in the same function.
+//!
 //! **Cost.** For each request, the time on its critical path that it waited for this lock, and that
 //! it lay unread while the thread that then read it did. By replay, what requests behind these then
 //! wait for less: all workers may wait for the lock while others wait for a worker. That the work
@@ -26,6 +29,7 @@
 
 mod case;
 mod nested;
+mod of_tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +92,12 @@ struct Waited {
 }
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut findings = of_threads(facts);
+    findings.extend(of_tasks::findings(facts));
+    findings
+}
+
+fn of_threads(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let mut locks: BTreeMap<WaitKey, Contention<'_>> = BTreeMap::new();
     for thread in model.threads.values() {

@@ -1,6 +1,6 @@
 //! Scripts of events that must, or must not, be `lock-contention`.
 
-use whywait_events::StackId;
+use whywait_events::{StackId, TaskLook, TaskState};
 use whywait_model::script::{Script, TGID};
 
 use super::*;
@@ -976,4 +976,57 @@ fn who_lies_unread_behind_a_lock_is_spared_that_too() {
         [139_000_000, 95_000_000],
         "by replay, once: it lay unread behind the other one's wait"
     );
+}
+
+/// Requests of goroutines, one after the other in a lock for 20 ms each, and all looked at every
+/// 10 ms. In `slow` of 20 the lock is what they wait for.
+fn of_goroutines(slow: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(10, "server");
+    let locked = script.stack(&["main.locked", "sync.(*Mutex).lockSlow", "runtime.gopark"]);
+    let asleep = script.stack(&["main.locked", "main.store", "time.Sleep", "runtime.gopark"]);
+    for socket in 1..=20 {
+        let until = if socket <= slow { 20 * socket } else { 20 };
+        let request = script.request(socket).ready(0).read(0, 10);
+        request.answered(until, 10);
+        for at in (5..until).step_by(10) {
+            let waits = at + 20 < until;
+            script.task_look(&TaskLook {
+                at_ns: whywait_model::script::ms(at),
+                read_ns: whywait_model::script::ms(at),
+                tgid: TGID,
+                task: socket as u32,
+                socket,
+                seq: 1,
+                state: TaskState::Waiting,
+                stack: if waits { locked } else { asleep },
+            });
+        }
+    }
+    script
+}
+
+#[test]
+fn goroutines_that_wait_for_a_lock_are_on_no_thread() {
+    let model = of_goroutines(20).model();
+    let findings = detect(&Facts::of(&model));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(finding.subject["function"], json!("main.locked"));
+    assert_eq!(finding.subject["holder_function"], json!("main.store"));
+    // Each but the first waits for those before it.
+    let waited_ns = (0..20).map(|before| before * 20_000_000).sum::<u64>();
+    assert_eq!(finding.saving.at_most_ns, waited_ns);
+    assert!(
+        finding.title.contains("sync.Mutex.Lock in main.locked"),
+        "{}",
+        finding.title
+    );
+}
+
+#[test]
+fn goroutines_that_sleep_wait_for_no_lock() {
+    assert_eq!(detect(&Facts::of(&of_goroutines(0).model())), []);
 }

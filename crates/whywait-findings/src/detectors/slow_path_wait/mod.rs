@@ -25,10 +25,10 @@
 //! something else, may have been a tick of a loop: what the request waited for does not show. What
 //! nobody has read yet is not this finding's. A wait for nothing in particular, as a loop's poll
 //! while it serves others too, is a remark of low confidence: what the request waited for does not
-//! show. So is a wait for the request's own client. A few waits for peers on this machine that are
-//! no more than what the scheduler does are not reported (`shared::crowding`). What takes less than
-//! a tenth of slow requests' time is reported only if it made one of them take 100 ms, and as a
-//! remark.
+//! show. There is none where looks at the request's task show it. A wait for the request's own
+//! client is such a remark, too. A few waits for peers on this machine that are no more than what
+//! the scheduler does are not reported (`shared::crowding`). What takes less than a tenth of slow
+//! requests' time is reported only if it made one of them take 100 ms, and as a remark.
 
 mod bound;
 mod case;
@@ -209,6 +209,10 @@ fn on_paths<'a>(
         let Some((is, wait)) = keys.of(facts, request.request, step, &tick) else {
             continue;
         };
+        // Where its task was looked at, that says what it waited for, and a poll for all does not.
+        if is.key.target == WaitTarget::Anything && request.request.was_looked_at() {
+            continue;
+        }
         // What a thread slept in before it answered another was for that one; a poll is for all.
         let polls = is.key.target == WaitTarget::Anything || system_call(wait) == SystemCall::Poll;
         if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
