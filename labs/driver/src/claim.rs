@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// A field of the JSON report, and what it must be. A field that is not there is null.
+/// A field of the JSON report, and what it must be: `slowest.0` is the first of a list. A field
+/// that is not there is null.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Claim {
     text: String,
@@ -56,7 +57,10 @@ impl Claim {
         let found = self
             .path
             .iter()
-            .try_fold(report, |value, key| value.get(key))
+            .try_fold(report, |value, key| match value {
+                Value::Array(values) => values.get(key.parse::<usize>().ok()?),
+                value => value.get(key),
+            })
             .unwrap_or(&Value::Null);
         let number = |least: fn(f64, f64) -> bool| {
             let (found, wanted) = (found.as_f64(), self.value.as_f64());
@@ -96,6 +100,7 @@ mod tests {
     fn claims_hold_or_not() {
         let report = serde_json::json!({
             "a": { "n": 4, "yes": true, "none": null }, "verdict": { "kind": "findings" },
+            "list": [{ "n": 1 }, { "n": 2 }],
         });
         for (claim, holds) in [
             ("a.n == 4", true),
@@ -108,6 +113,8 @@ mod tests {
             ("b.c == null", true),
             ("b.c >= 0", false),
             ("verdict.kind != nothing-wrong", true),
+            ("list.1.n == 2", true),
+            ("list.2.n == null", true),
         ] {
             let violation = Claim::parse(claim).unwrap().violation(&report);
             assert_eq!(violation.is_none(), holds, "{claim}: {violation:?}");

@@ -1,0 +1,3 @@
+module whywait.invalid/labs/parked
+
+go 1.19
