@@ -35,7 +35,7 @@ mod case;
 mod fix;
 mod tries;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use whywait_events::{Part, StackId, Wait, WakeContext};
@@ -200,6 +200,7 @@ fn on_paths<'a>(
     let (model, answers) = (facts.model, facts.answers());
     let mut of_request = OnPaths::new();
     let path = request.request.path();
+    let task_known = keys.looked_at.contains(&request.request.tgid);
     for (at, step) in path.steps.iter().enumerate() {
         // What the thread slept in was for others: see slow-upstream.
         if step.by_call {
@@ -216,6 +217,9 @@ fn on_paths<'a>(
         // What a thread slept in before it answered another was for that one; a poll is for all.
         let polls = is.key.target == WaitTarget::Anything || system_call(wait) == SystemCall::Poll;
         if !polls && answers.own_from(request.request, step) != Some(step.from_ns) {
+            continue;
+        }
+        if is.key.target == WaitTarget::Anything && task_known {
             continue;
         }
         let on_path = of_request.entry(Rc::clone(&is.key)).or_default();
@@ -362,6 +366,9 @@ impl<'f> Loops<'f> {
 /// What is said of steps, which is the same of many.
 struct Keys<'f> {
     loops: Loops<'f>,
+    /// Processes whose requests' tasks were looked at: for what they wait these looks say, which
+    /// are a sample of all, and a poll for everything does not.
+    looked_at: BTreeSet<u32>,
     known: HashMap<Like, Rc<Alike>>,
 }
 
@@ -388,8 +395,11 @@ struct Alike {
 
 impl<'f> Keys<'f> {
     fn new(facts: &'f Facts<'_>) -> Self {
+        let slow = facts.slow().requests.iter().map(|slow| slow.request);
+        let looked_at = slow.filter(|request| request.task_waits().is_some());
         Self {
             loops: Loops::new(facts),
+            looked_at: looked_at.map(|request| request.tgid).collect(),
             known: HashMap::new(),
         }
     }
