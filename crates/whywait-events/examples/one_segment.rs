@@ -1,4 +1,4 @@
-//! Writes a recording anew, for an archive: as one segment, and not compressed. It reads the same.
+//! Writes a recording anew, for an archive: as one segment, packed as a whole. It reads the same.
 //!
 //! ```text
 //! cargo run -p whywait-events --example one_segment FROM TO
@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use whywait_events::recording::{Recording, Writer, WriterOptions};
+use whywait_events::recording::{Packing, Recording, Writer, WriterOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folders: Vec<_> = std::env::args_os().skip(1).collect();
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("the recording is not complete".into());
     }
     let options = WriterOptions {
-        compressed: false,
+        packing: Packing::Whole,
         ..WriterOptions::default()
     };
     let mut writer = Writer::create_with(Path::new(to), recording.meta(), options)?;

@@ -84,9 +84,9 @@ pub(crate) fn check_pages(chunk: &[u8], physical: Type, rows: i64) -> Result<(),
                 }
             }
             Some(DATA_PAGE | DATA_PAGE_V2) => {
-                // PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY. The others are
-                // never written.
-                if !matches!(encoding, 0 | 2 | 3 | 5 | 8) {
+                // PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY,
+                // BYTE_STREAM_SPLIT. The others are never written.
+                if !matches!(encoding, 0 | 2 | 3 | 5 | 8 | 9) {
                     return Err("a page has an encoding that whywait does not write");
                 }
                 if count < 0 || count > rows - values {

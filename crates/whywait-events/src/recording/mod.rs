@@ -48,6 +48,7 @@ pub use meta::{Host, Meta, ProgramCost, RecordedServer, RecordingOptions, Segmen
 pub use packed::is_recording;
 pub use reader::{Recording, RingsAndSums};
 pub use stacks::{FrameName, NamedFrame, Stacks};
+pub use table_file::Packing;
 pub use writer::{Writer, WriterOptions};
 
 #[cfg(test)]

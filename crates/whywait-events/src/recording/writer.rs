@@ -14,7 +14,7 @@ use super::held::Held;
 use super::hold;
 use super::meta::{Meta, SegmentRange};
 use super::table::{Record, Sink, Table};
-use super::table_file::SegmentPlace;
+use super::table_file::{Packing, SegmentPlace};
 use super::{CUT_SHORT, META, OPEN_SUFFIX, SCHEMA, segment_name};
 use crate::{Counter, Event, Writers};
 
@@ -32,9 +32,8 @@ pub struct WriterOptions {
     /// User and group to whom folders and files are given; `None`: they stay with the writing
     /// process' user.
     pub owner: Option<(u32, u32)>,
-    /// Whether files of more than a few rows are compressed. Default true; false for a recording
-    /// that is compressed as a whole, which takes less than what is compressed piece by piece.
-    pub compressed: bool,
+    /// Default [`Packing::Pages`].
+    pub packing: Packing,
 }
 
 impl Default for WriterOptions {
@@ -43,7 +42,7 @@ impl Default for WriterOptions {
             rows_per_segment: 256 * 1024,
             keep: None,
             owner: None,
-            compressed: true,
+            packing: Packing::Pages,
         }
     }
 }
@@ -53,7 +52,7 @@ impl WriterOptions {
         SegmentPlace {
             segment,
             owner: self.owner,
-            compressed: self.compressed,
+            packing: self.packing,
         }
     }
 }

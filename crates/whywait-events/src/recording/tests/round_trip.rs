@@ -8,7 +8,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{Contents, cases, event, meta, record, rows, scratch};
-use crate::recording::{Meta, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions};
+use crate::recording::{
+    Meta, Packing, ReadError, Recording, SCHEMA, WriteError, Writer, WriterOptions,
+};
 use crate::*;
 
 fn open(dir: &Path) -> Recording {
@@ -72,7 +74,7 @@ proptest! {
         let recording = open(&dir);
 
         let copy = dir.with_extension("copy");
-        let options = WriterOptions { compressed: false, ..WriterOptions::default() };
+        let options = WriterOptions { packing: Packing::Whole, ..WriterOptions::default() };
         let mut writer = Writer::create_with(&copy, recording.meta(), options).unwrap();
         writer.copy(&recording).unwrap();
         writer.finish(recording.meta()).unwrap();
