@@ -54,8 +54,8 @@ def keep(folder, lab, variant, revision):
 
 def archived(recording, truth, origin):
     """The archive of a recording, as bytes. The same input gives the same bytes. The recording is
-    written anew for it, as one segment and not compressed: it reads the same, and compresses to
-    three quarters of what it would take as it is."""
+    written anew for it, as one segment that is laid out to be compressed as a whole: it reads the
+    same, and compresses to two thirds of what it would take as it is."""
     packed = io.BytesIO()
     with (
         tempfile.TemporaryDirectory(prefix="whywait-corpus-") as scratch,
