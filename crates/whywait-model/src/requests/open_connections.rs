@@ -41,6 +41,12 @@ impl OpenConnections {
         looks
     }
 
+    /// A connection when it was looked at.
+    pub fn of_socket(&self, socket: u64, at_ns: Ns) -> Option<&Connection> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.socket == socket && row.at_ns == at_ns)
+    }
+
     /// The connection on which a thread slept when it was looked at. It may have slept for the
     /// client to send something, or to take something.
     pub fn slept_on(&self, wait: &Wait, at_ns: Ns) -> Option<&Connection> {

@@ -48,6 +48,7 @@ pub struct OngoingResponses {
 /// One of them.
 #[derive(Debug, Default)]
 struct Ongoing {
+    socket: u64,
     began_ns: Ns,
     from_ns: Ns,
     to_ns: Ns,
@@ -68,6 +69,23 @@ impl ResponseLooks {
 
     pub(crate) fn left_out(&self) -> u64 {
         self.0.left_out()
+    }
+
+    /// The threads of which each alone wrote one response for as long as it was looked at, and no
+    /// other one: on which connection, and from when until when.
+    pub fn writers(&self) -> BTreeMap<u32, (u64, Ns, Ns)> {
+        let mut by_writer: BTreeMap<u32, Vec<(u64, Ns, Ns)>> = BTreeMap::new();
+        for one in self.ongoing() {
+            if let [(_, tid)] = Vec::from_iter(&one.writers)[..] {
+                let wrote = (one.socket, one.from_ns, one.to_ns);
+                by_writer.entry(*tid).or_default().push(wrote);
+            }
+        }
+        let one = |(tid, wrote): (u32, Vec<(u64, Ns, Ns)>)| match wrote[..] {
+            [only] => Some((tid, only)),
+            _ => None,
+        };
+        by_writer.into_iter().filter_map(one).collect()
     }
 
     /// The responses that began before the recording, or were not over in the end.
@@ -92,6 +110,7 @@ impl Ongoing {
         };
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         for row in rows {
+            one.socket = row.socket;
             // What the client has, was written by when it was sent last.
             let until_ns = match row.unacknowledged {
                 0 => row.at_ns.saturating_sub(row.sent_ago_ns),
@@ -281,5 +300,26 @@ mod tests {
         };
         let found = under_way(&[forged.clone(), forged, others]).expect("two");
         assert_eq!((found.count, found.bytes), (2, u64::MAX));
+    }
+
+    #[test]
+    fn who_writes_one_response_and_no_other_is_its_writer() {
+        let mut looks = ResponseLooks::default();
+        for (tid, socket) in [(1, 5), (2, 6), (3, 7), (3, 8)] {
+            for at_s in [2, 4] {
+                looks.add(&ResponseLook {
+                    tid,
+                    socket,
+                    ..look(at_s, 100, 10)
+                });
+            }
+        }
+        // Another thread goes on with it.
+        looks.add(&ResponseLook {
+            tid: 4,
+            socket: 6,
+            ..look(6, 100, 10)
+        });
+        assert_eq!(looks.writers(), [(1, (5, 0, 4 * S))].into());
     }
 }

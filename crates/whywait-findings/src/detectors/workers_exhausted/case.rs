@@ -48,6 +48,10 @@ impl Case<'_, '_> {
         };
         let what = match self.reasons.first() {
             _ if self.kept => format!("{are} kept by idle connections"),
+            _ if self.streams() => {
+                let writes = if are == "is" { "writes" } else { "write" };
+                format!("{writes} long responses")
+            }
             Some((reason, _)) => format!("{sleep}{}", reason.in_words()),
             None => sleep.to_owned(),
         };
@@ -158,6 +162,11 @@ impl Case<'_, '_> {
         evidence
     }
 
+    /// Whether all of them write responses that are under way.
+    fn streams(&self) -> bool {
+        self.crew.writing > 0 && self.crew.writing == self.crew.workers.len()
+    }
+
     /// The connections that keep the workers.
     fn who_keeps_them(&self) -> Option<Evidence> {
         let kept_by = &self.crew.kept_by;
@@ -188,7 +197,11 @@ impl Case<'_, '_> {
             ),
         };
         Some(Evidence::new(format!(
-            "when whywait looked they slept on {}{of_whom}{half_read}",
+            "when whywait looked they {} {}{of_whom}{half_read}",
+            match self.streams() {
+                true => "wrote responses to",
+                false => "slept on",
+            },
             counted(kept_by.len(), "connection"),
         )))
     }
@@ -217,6 +230,12 @@ impl Case<'_, '_> {
             return "do not keep a worker for an idle connection: close it sooner (a shorter \
                     keep-alive time-out), put a proxy or an event loop in front that keeps idle \
                     connections, or have many more workers"
+                .to_owned();
+        }
+        if self.streams() {
+            return "do not keep a worker for a response that goes on (events, a download to a \
+                    slow client): leave it to an event loop or to a proxy that buffers, give such \
+                    responses workers of their own, or have many more workers"
                 .to_owned();
         }
         let more = "more workers (threads or processes): they sleep, so they cost memory and no \

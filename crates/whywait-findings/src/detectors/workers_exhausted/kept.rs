@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Connection, Part, Wait};
+use whywait_events::{Connection, Ns, Part, Wait};
 use whywait_model::{
     Activity, Model, RequestRef, Role, SystemCall, Thread, is_accept, system_call,
 };
@@ -17,9 +17,14 @@ use crate::numbers::SLOW_NS;
 use crate::shared::intervals::{Interval, overlap_ns};
 use crate::shared::replay::ReadByThread;
 
-/// By thread, the connections on which it slept when somebody looked.
+/// By thread, the connections on which it slept when somebody looked, or to which it wrote a
+/// response all the while.
 #[derive(Debug, Default)]
-pub(super) struct KeptWorkers<'m>(BTreeMap<u32, Vec<&'m Connection>>);
+pub(super) struct KeptWorkers<'m> {
+    connections: BTreeMap<u32, Vec<&'m Connection>>,
+    /// When each wrote a response that was under way.
+    writing: BTreeMap<u32, Interval>,
+}
 
 impl<'m> KeptWorkers<'m> {
     /// Those of a port.
@@ -29,7 +34,15 @@ impl<'m> KeptWorkers<'m> {
         if model.counters.get("connections.over-limit").copied() > Some(0) {
             return kept;
         }
+        let writers = model.responses.writers();
         for (at_ns, tgids) in model.open_connections.looks_at(port) {
+            for (tid, (socket, from_ns, to_ns)) in &writers {
+                let connection = model.open_connections.of_socket(*socket, at_ns);
+                if let Some(connection) = connection.filter(|on| on.local_port == port) {
+                    kept.connections.entry(*tid).or_default().push(connection);
+                    kept.writing.insert(*tid, (*from_ns, *to_ns));
+                }
+            }
             let threads = model.threads.values();
             for thread in threads.filter(|thread| tgids.contains(&thread.tgid)) {
                 let Activity::Sleeping(wait) = thread.timeline.at(at_ns) else {
@@ -37,7 +50,10 @@ impl<'m> KeptWorkers<'m> {
                 };
                 let on = model.open_connections.slept_on(wait, at_ns);
                 if let Some(connection) = on.filter(|on| on.local_port == port) {
-                    kept.0.entry(thread.tid).or_default().push(connection);
+                    kept.connections
+                        .entry(thread.tid)
+                        .or_default()
+                        .push(connection);
                 }
             }
         }
@@ -45,22 +61,33 @@ impl<'m> KeptWorkers<'m> {
     }
 
     pub(super) fn threads(&self) -> impl Iterator<Item = u32> {
-        self.0.keys().copied()
+        self.connections.keys().copied()
+    }
+
+    /// Whether a thread wrote a response then, of which nobody saw the request.
+    pub(super) fn writes(&self, tid: u32, at_ns: Ns) -> bool {
+        let interval = self.writing.get(&tid);
+        interval.is_some_and(|(from_ns, to_ns)| (*from_ns..*to_ns).contains(&at_ns))
+    }
+
+    /// How many of them write responses.
+    pub(super) fn writers(&self) -> usize {
+        self.writing.len()
     }
 
     pub(super) fn has(&self, tid: u32) -> bool {
-        self.0.contains_key(&tid)
+        self.connections.contains_key(&tid)
     }
 
     /// The descriptors of the connections that keep a thread.
     pub(super) fn descriptors(&self, tid: u32) -> impl Iterator<Item = i32> {
-        let connections = self.0.get(&tid).into_iter().flatten();
+        let connections = self.connections.get(&tid).into_iter().flatten();
         connections.filter_map(|connection| i32::try_from(connection.fd).ok())
     }
 
     /// The connections, each once.
     pub(super) fn connections(&self) -> Vec<&'m Connection> {
-        let all = self.0.values().flatten();
+        let all = self.connections.values().flatten();
         let by_socket: BTreeMap<u64, &'m Connection> = all
             .map(|connection| (connection.socket, *connection))
             .collect();
@@ -70,7 +97,7 @@ impl<'m> KeptWorkers<'m> {
     /// Adds them to those who read, with the requests that came on their connections and of which
     /// the reader is not known: they were read before the recording began.
     pub(super) fn join(&self, in_hand: &mut ReadByThread<'m>, requests: &[RequestRef<'m>]) {
-        for (tid, connections) in &self.0 {
+        for (tid, connections) in &self.connections {
             let sockets: BTreeSet<u64> = connections.iter().map(|one| one.socket).collect();
             let from_before = requests.iter().filter(|request| {
                 let read = request.recv_ns.is_some() && request.recv_tid == 0;
@@ -90,9 +117,13 @@ impl<'m> KeptWorkers<'m> {
         holders: impl IntoIterator<Item = u32>,
         waited: Interval,
     ) -> bool {
-        let keepers = model.processes_of(self.0.keys().copied());
+        let keepers = model.processes_of(self.connections.keys().copied());
         let processes: BTreeSet<u32> = keepers.iter().copied().chain(holders).collect();
-        let roles: BTreeSet<Role> = self.0.keys().map(|tid| model.role(*tid)).collect();
+        let roles: BTreeSet<Role> = self
+            .connections
+            .keys()
+            .map(|tid| model.role(*tid))
+            .collect();
         let mut others = model.threads.values().filter(|thread| {
             processes.contains(&thread.tgid)
                 && !self.has(thread.tid)
@@ -100,9 +131,9 @@ impl<'m> KeptWorkers<'m> {
         });
         let lone = |tgid| {
             let of = |tid: &&u32| model.threads.get(*tid).is_some_and(|one| one.tgid == tgid);
-            self.0.keys().filter(of).count() == 1
+            self.connections.keys().filter(of).count() == 1
         };
-        !self.0.is_empty()
+        !self.connections.is_empty()
             && others.all(|thread| {
                 let first = thread.tid == thread.tgid;
                 let other_role = first || !roles.contains(&model.role(thread.tid));

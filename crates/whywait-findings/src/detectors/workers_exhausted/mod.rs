@@ -88,6 +88,8 @@ struct Backlog<'m> {
     victims: Vec<(RequestRef<'m>, u64)>,
     /// The connections that keep them, as far as known.
     kept_by: Vec<&'m Connection>,
+    /// So many of them write a response all the while, of which nobody saw the request.
+    writing: usize,
     /// Nobody was seen to take what waits: that these do is inferred.
     inferred: bool,
     /// All requests that they served and that are known one by one, in order of arrival.

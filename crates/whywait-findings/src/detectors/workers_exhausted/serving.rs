@@ -77,6 +77,7 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
         workers: crew.known(&sleeps),
         jobs: crew.jobs(requests),
         kept_by: kept.connections(),
+        writing: kept.writers(),
         inferred,
         shift,
         sleeps,
@@ -333,6 +334,9 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
     }
 
     fn has_in_hand(&self, tid: u32, at: Ns) -> bool {
+        if self.kept.writes(tid, at) {
+            return true;
+        }
         let Some(requests) = self.in_hand.get(&tid) else {
             return false;
         };
