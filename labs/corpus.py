@@ -2,6 +2,7 @@
 is derived from them and the labs."""
 
 import datetime
+import functools
 import importlib.machinery
 import importlib.util
 import io
@@ -37,6 +38,20 @@ def load_accuracy():
 
 def archive(lab, variant):
     return FOLDER / lab / f"{variant}.tar.zst"
+
+
+def revision():
+    """The newest revision of this checkout that is in main. Others are no names to keep: a branch
+    is based anew before it gets there."""
+    git = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True)
+    base = git(["git", "merge-base", "HEAD", "main"])
+    if base.returncode != 0:
+        # A clone of one revision, which has no main.
+        base = git(["git", "rev-parse", "HEAD"], check=True)
+    base = base.stdout.strip()
+    # But for what this writes.
+    changed = git(["git", "diff", "--quiet", base, "--", ".", ":!tests/corpus"]).returncode != 0
+    return base[:8] + (", with changes that were not in main yet" if changed else "")
 
 
 def recording_bytes(recording):
