@@ -132,9 +132,13 @@ impl<'m> Queue<'m> {
         let queues = traffic
             .filter(|traffic| !of_jobs(traffic.threads()))
             .filter_map(|traffic| {
-                let others = begun_with_others(facts.traffic(), traffic);
+                let others = with_others(facts.traffic(), traffic);
                 let requests = requests.get(&traffic.tgid)?;
-                Self::in_traffic(requests, traffic, &others, started_ns)
+                let until = [WithPeer::UntilAnswered, WithPeer::UntilNextPeer];
+                let mut found = until.into_iter();
+                found.find_map(|until| {
+                    Self::in_traffic(requests, traffic, (&others, until), started_ns)
+                })
             });
         outermost(queues.collect())
     }
@@ -142,15 +146,16 @@ impl<'m> Queue<'m> {
     fn in_traffic(
         all: &[RequestRef<'m>],
         traffic: &Traffic<'m>,
-        others: &[Ns],
+        (others, until): (&[&Exchange], WithPeer),
         started_ns: Ns,
     ) -> Option<Queue<'m>> {
+        let served = |request: &RequestRef<'m>| until.within(request, others);
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
         let windows = merged(windows);
         // What it asks on its own account is no request's.
         let mut traffic = traffic.clone();
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
-        let (mut pairs, all_known) = pairs(all, &traffic, started_ns)?;
+        let (mut pairs, all_known) = pairs(all, served, &traffic, started_ns)?;
         let in_calls_ns = in_calls(&traffic.calls, &pairs);
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);
@@ -357,6 +362,7 @@ fn lies_in(windows: &[Interval], (from_ns, to_ns): Interval) -> bool {
 /// way at a time.
 fn pairs<'m>(
     all: &[RequestRef<'m>],
+    served: impl Fn(&RequestRef<'m>) -> Option<Interval>,
     traffic: &Traffic<'m>,
     started_ns: Ns,
 ) -> Option<(Pairs<'m>, bool)> {
@@ -366,7 +372,7 @@ fn pairs<'m>(
         .filter(|request| served(request).is_some())
         .collect();
     // Of what was before the recording no call is known.
-    let windows = requests.iter().filter_map(served);
+    let windows = requests.iter().filter_map(&served);
     let windows: Vec<Interval> = windows
         .map(|(from_ns, to_ns)| (from_ns.max(started_ns), to_ns.max(started_ns)))
         .collect();
@@ -563,15 +569,41 @@ impl Flow {
     }
 }
 
-/// When calls to other peers begin, in order.
-fn begun_with_others(all: &[Traffic<'_>], one: &Traffic<'_>) -> Vec<Ns> {
+/// Until when requests may have calls to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WithPeer {
+    /// As long as they are served.
+    UntilAnswered,
+    /// Until they call another peer: a transaction is over by then.
+    UntilNextPeer,
+}
+
+impl WithPeer {
+    /// From when until when that is. `None`: it does not show, or the request was not served.
+    fn within(self, request: &RequestRef<'_>, others: &[&Exchange]) -> Option<Interval> {
+        let (from_ns, until_ns) = served(request)?;
+        match self {
+            Self::UntilAnswered => Some((from_ns, until_ns)),
+            Self::UntilNextPeer => {
+                let first = others.partition_point(|call| call.first_send_ns < from_ns);
+                let own = others[first..].iter();
+                let mut own = own.take_while(|call| call.first_send_ns < until_ns);
+                let next = own.find(|call| request.made(call))?;
+                Some((from_ns, next.first_send_ns))
+            }
+        }
+    }
+}
+
+/// The calls to other peers, in the order in which they begin.
+fn with_others<'m>(all: &[Traffic<'m>], one: &Traffic<'_>) -> Vec<&'m Exchange> {
     let others = all.iter().filter(|other| other.tgid == one.tgid);
     let others = others.filter(|other| other.peer.number() != one.peer.number());
-    let mut begun: Vec<Ns> = others
-        .flat_map(|other| other.calls.iter().map(|call| call.first_send_ns))
+    let mut calls: Vec<&Exchange> = others
+        .flat_map(|other| other.calls.iter().copied())
         .collect();
-    begun.sort_unstable();
-    begun
+    calls.sort_unstable_by_key(|call| call.first_send_ns);
+    calls
 }
 
 /// Whether requests go on when their calls end, as they do where they wait for those: they are
@@ -579,15 +611,15 @@ fn begun_with_others(all: &[Traffic<'_>], one: &Traffic<'_>) -> Vec<Ns> {
 /// looks the same in all else, where there is one at a time, or several are taken as one use; there
 /// an answer comes at any time after the last call's end. With so many at a time that is within
 /// this by chance as often as one part in [`BY_CHANCE`].
-fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[Ns], most: usize) -> bool {
+fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: usize) -> bool {
     let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
     let at_once_ns = BY_CHANCE.of(use_ns / most as u64);
     let follows = |((_, answered_ns), own): (&Interval, &Vec<usize>)| {
         let Some(ended_ns) = own.iter().map(|at| calls[*at].1).max() else {
             return false;
         };
-        let next = others.get(others.partition_point(|ns| *ns < ended_ns));
-        let next_ns = next.map_or(*answered_ns, |ns| *ns.min(answered_ns));
+        let next = others.get(others.partition_point(|call| call.first_send_ns < ended_ns));
+        let next_ns = next.map_or(*answered_ns, |call| call.first_send_ns.min(*answered_ns));
         next_ns.saturating_sub(ended_ns) <= at_once_ns
     };
     let all = pairs.served.iter().zip(&pairs.calls);
