@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use serde_json::Value;
 
 use crate::detectors::{
-    accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, retransmits,
-    slow_path_wait, slow_upstream, unfinished_wait,
+    accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, one_at_a_time,
+    retransmits, slow_path_wait, slow_upstream, unfinished_wait,
 };
 use crate::finding::{Finding, SavingKind, Severity};
 use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, MOST, Share};
@@ -21,6 +21,8 @@ pub enum Explained {
     Connects,
     /// For replies of the peer with this address.
     RepliesOf(String),
+    /// Inside, for what lets requests through one at a time and has no name.
+    Inside,
 }
 
 impl Explained {
@@ -34,6 +36,7 @@ impl Explained {
             Self::Locks => finding.code.is(&lock_contention::DECLARATION),
             Self::Connects => is_wait && says("kind") == Some("connect"),
             Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
+            Self::Inside => finding.code.is(&one_at_a_time::DECLARATION) && says("peer").is_none(),
         }
     }
 }

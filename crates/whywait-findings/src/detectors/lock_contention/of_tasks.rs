@@ -11,6 +11,7 @@ use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
     ERROR_NS, LOCK_NS, LOCK_SHARE, LOCK_WORTH_A_NOTE, MIN_SAMPLES, SLOW_NS, Share,
 };
+use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 
 /// The locks of tasks that matter.
@@ -102,6 +103,7 @@ fn finding(
         .about_known("function", lock.function.clone())
         .about_known("holder_function", holder_function(lock))
         .saving(Saving::latency(saved))
+        .explains(Explained::Inside)
         .evidence([Evidence::of_ns(lock.ns, looks)])
         .evidence(holder)
         .fix(
