@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use whywait_model::calls::links::TaskTime;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
-use whywait_words::{counted, duration};
+use whywait_words::{counted, duration, duration_range};
 
+use super::by_calls;
 use super::page::{Page, Style};
 use super::requests::when;
 use super::step::{Names, held_by, place, thread, woken_by};
@@ -22,35 +24,26 @@ struct Piece<'a> {
     count: u64,
     /// All of it.
     ns: u64,
-    /// The longest single time.
-    longest_ns: u64,
-    what: What<'a>,
+    /// The longest step of them.
+    longest: &'a Step,
+    /// Threads that were in it.
+    threads: Vec<u32>,
 }
 
-enum What<'a> {
-    /// Steps of the path. This is the longest of them.
-    Steps { longest: &'a Step, threads: u64 },
-    /// Calls that are certainly its own, to this peer.
-    Calls(&'a str),
-}
-
-/// What makes two of them the same.
-#[derive(PartialEq, Eq, Hash)]
-enum Same<'a> {
-    Steps(&'a str, String, Option<u32>),
-    Calls(&'a str),
-}
-
-/// `by_calls`: whether calls say more of where it was than what the threads did meanwhile.
-pub(super) fn render(page: &mut Page, slow: &Slow, by_calls: bool) {
+/// `of_calls`: whether calls say more of where it was than what the threads did meanwhile.
+pub(super) fn render(page: &mut Page, slow: &Slow, of_calls: bool) {
     let mut text = when(slow);
     if !slow.id.is_empty() {
         text.push_str(&format!(" [{}]", page.cut(&slow.id, 40)));
     }
     let title = (Style::Strong, "slowest: ");
     page.paragraph("", "  ", &[title, (Style::Plain, &text)]);
+    if let Some(time) = slow.tasks.as_ref().filter(|_| of_calls) {
+        by_calls(page, time);
+        return;
+    }
     let names = Names::of(&slow.path);
-    let pieces = pieces(page, slow, by_calls);
+    let pieces = pieces(page, &slow.path);
     let shown = shown(&pieces, slow.latency_ns);
     let (mut rest, mut rest_ns) = (0_u64, 0_u64);
     for (piece, shown) in pieces.iter().zip(shown) {
@@ -88,164 +81,78 @@ fn shown(pieces: &[Piece], latency_ns: u64) -> Vec<bool> {
 }
 
 fn render_piece(page: &mut Page, piece: &Piece, names: &Names) {
-    let ns = duration(piece.ns);
-    let times = match piece.count {
-        1 => String::new(),
-        _ => format!(", up to {}", duration(piece.longest_ns)),
-    };
-    match piece.what {
-        What::Calls(peer) => {
-            let peer = page.cut(peer, 60);
-            let calls = match piece.count {
-                1 => String::new(),
-                n => format!(", {}", counted(n, "call")),
-            };
-            let text = format!("  {ns:>8}  with {peer}{calls}{times}");
-            page.paragraph("", HANG, &[(Style::Plain, &text)]);
-        }
-        What::Steps { longest, threads } => {
-            let mut state = page.cut(&longest.state, 20);
-            if piece.count > 1 {
-                state = format!("{} x {state}", piece.count);
-            }
-            let mut text = format!("  {ns:>8}  {state:<14}");
-            match (threads, thread(page, longest)) {
-                (1, who) if who.is_empty() => {}
-                (1, who) => text.push_str(&format!("  {who}")),
-                (n, _) => text.push_str(&format!("  {}", counted(n, "thread"))),
-            }
-            text.push_str(&place(page, longest));
-            match piece.count {
-                1 => text.push_str(&woken_by(page, longest, names)),
-                _ => text.push_str(&times),
-            }
-            page.paragraph("", HANG, &[(Style::Plain, text.trim_end())]);
-            if let Some(held_by) = held_by(page, longest) {
-                page.paragraph(HANG, HANG, &[(Style::Plain, &held_by)]);
-            }
-        }
+    let longest = piece.longest;
+    let mut state = page.cut(&longest.state, 20);
+    if piece.count > 1 {
+        state = format!("{} x {state}", piece.count);
+    }
+    let mut text = format!("  {:>8}  {state:<14}", duration(piece.ns));
+    match (piece.threads.len(), thread(page, longest)) {
+        (1, who) if who.is_empty() => {}
+        (1, who) => text.push_str(&format!("  {who}")),
+        (n, _) => text.push_str(&format!("  {}", counted(n, "thread"))),
+    }
+    text.push_str(&place(page, longest));
+    match piece.count {
+        1 => text.push_str(&woken_by(page, longest, names)),
+        _ => text.push_str(&format!(", up to {}", duration(longest.ns))),
+    }
+    page.paragraph("", HANG, &[(Style::Plain, text.trim_end())]);
+    if let Some(held_by) = held_by(page, longest) {
+        page.paragraph(HANG, HANG, &[(Style::Plain, &held_by)]);
     }
 }
 
 /// Its pieces, in the order in which they began.
-fn pieces<'a>(page: &Page, slow: &'a Slow, by_calls: bool) -> Vec<Piece<'a>> {
-    let calls = if by_calls { calls(slow) } else { Vec::new() };
-    let mut pieces = Pieces::default();
-    let mut calls_left = calls.as_slice();
-    let mut at_ns = 0_u64;
-    for step in &slow.path {
-        let end_ns = at_ns.saturating_add(step.ns);
-        while let [call, rest @ ..] = calls_left
-            && call.from_ns < end_ns
-        {
-            pieces.add(Same::Calls(call.peer), call.to_ns - call.from_ns, || {
-                What::Calls(call.peer)
-            });
-            calls_left = rest;
-        }
-        let within = calls.iter().map(|call| {
-            let (from, to) = (call.from_ns.max(at_ns), call.to_ns.min(end_ns));
-            to.saturating_sub(from)
-        });
-        let left_ns = step.ns.saturating_sub(within.fold(0, u64::saturating_add));
-        // A step without a length is shown where it is all that there is to say.
-        if left_ns > 0 || step.ns == 0 {
-            pieces.add_step(page, step, left_ns);
-        }
-        at_ns = end_ns;
-    }
-    pieces.all
-}
-
-/// A time in which it certainly was with a peer, from its arrival.
-struct WithPeer<'a> {
-    from_ns: u64,
-    to_ns: u64,
-    peer: &'a str,
-}
-
-/// Its certain calls until the reply was there, none over another one.
-fn calls(slow: &Slow) -> Vec<WithPeer<'_>> {
-    let Some(calls) = &slow.calls else {
-        return Vec::new();
-    };
-    let certain = calls.longest.iter();
-    let mut spans: Vec<WithPeer> = certain
-        .filter(|call| calls.own || call.link.is_some())
-        .map(|call| WithPeer {
-            from_ns: call.at_ns,
-            to_ns: call
-                .at_ns
-                .saturating_add(call.with_peer_ns)
-                .min(slow.latency_ns),
-            peer: &call.peer,
-        })
-        .collect();
-    spans.sort_by_key(|span| (span.from_ns, span.to_ns));
-    let mut until_ns = 0;
-    for span in &mut spans {
-        span.from_ns = span.from_ns.max(until_ns);
-        until_ns = until_ns.max(span.to_ns);
-    }
-    spans.retain(|span| span.from_ns < span.to_ns);
-    spans
-}
-
-#[derive(Default)]
-struct Pieces<'a> {
-    all: Vec<Piece<'a>>,
-    places: HashMap<Same<'a>, usize>,
-    threads: HashMap<usize, Vec<u32>>,
-}
-
-impl<'a> Pieces<'a> {
-    fn add(&mut self, same: Same<'a>, ns: u64, what: impl FnOnce() -> What<'a>) -> usize {
-        let new = self.all.len();
-        let at = *self.places.entry(same).or_insert(new);
-        if at == new {
-            self.all.push(Piece {
+fn pieces<'a>(page: &Page, path: &'a [Step]) -> Vec<Piece<'a>> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut places: HashMap<(&str, String, Option<u32>), usize> = HashMap::new();
+    for step in path {
+        // Who held a lock is a thing of its own.
+        let held = step.meanwhile.last();
+        let holder = held.map(|held| step.woken_by.unwrap_or(held.tid));
+        let at = *places
+            .entry((&step.state, place(page, step), holder))
+            .or_insert(pieces.len());
+        if at == pieces.len() {
+            pieces.push(Piece {
                 count: 0,
                 ns: 0,
-                longest_ns: 0,
-                what: what(),
+                longest: step,
+                threads: Vec::new(),
             });
         }
-        let piece = &mut self.all[at];
+        let piece = &mut pieces[at];
         piece.count += 1;
-        piece.ns = piece.ns.saturating_add(ns);
-        piece.longest_ns = piece.longest_ns.max(ns);
-        at
+        piece.ns = piece.ns.saturating_add(step.ns);
+        if step.ns > piece.longest.ns {
+            piece.longest = step;
+        }
+        if !piece.threads.contains(&step.tid) {
+            piece.threads.push(step.tid);
+        }
     }
+    pieces
+}
 
-    fn add_step(&mut self, page: &Page, step: &'a Step, ns: u64) {
-        // Who held a lock is a thing of its own.
-        let holder = step
-            .meanwhile
-            .last()
-            .map(|held| step.woken_by.unwrap_or(held.tid));
-        let same = Same::Steps(&step.state, place(page, step), holder);
-        let what = || What::Steps {
-            longest: step,
-            threads: 0,
-        };
-        let at = self.add(same, ns, what);
-        let known = self.threads.entry(at).or_default();
-        if !known.contains(&step.tid) {
-            known.push(step.tid);
-        }
-        let count = known.len() as u64;
-        if let What::Steps { longest, threads } = &mut self.all[at].what {
-            *threads = count;
-            if step.ns > longest.ns {
-                *longest = step;
-            }
-        }
+/// Where it was by its calls, the longest first.
+fn by_calls(page: &mut Page, time: &TaskTime) {
+    let mut rows = by_calls::once_read(page, time);
+    rows.push((
+        by_calls::NOT_READ.to_owned(),
+        by_calls::exactly(time.unserved_ns),
+    ));
+    rows.retain(|(_, ns)| ns.at_most > 0);
+    rows.sort_by_key(|(_, ns)| std::cmp::Reverse((ns.at_least.midpoint(ns.at_most), ns.at_most)));
+    for (what, ns) in rows.iter().take(MAX_PIECES) {
+        let ns = duration_range(ns.at_least, ns.at_most);
+        page.paragraph("", HANG, &[(Style::Plain, &format!("  {ns:>8}  {what}"))]);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use whywait_model::calls::{CallWithin, CallsWithin};
+    use whywait_model::calls::links::{PeerTime, Range};
 
     use super::super::{TextOptions, page};
     use super::*;
@@ -259,16 +166,6 @@ mod tests {
             thread: "worker".to_owned(),
             ns: ms * MS,
             ..Step::default()
-        }
-    }
-
-    fn call(at_ms: u64, ms: u64) -> CallWithin {
-        CallWithin {
-            peer: "10.0.0.7:5432".to_owned(),
-            at_ns: at_ms * MS,
-            ns: (ms + 1) * MS,
-            with_peer_ns: ms * MS,
-            ..CallWithin::default()
         }
     }
 
@@ -306,22 +203,30 @@ mod tests {
     }
 
     #[test]
-    fn a_certain_call_is_one_piece_and_the_sum_stays() {
+    fn what_calls_say_stands_in_place_of_what_threads_did() {
         let mut slow = slow();
-        slow.calls = Some(CallsWithin {
-            own: true,
-            count: 2,
-            longest: vec![call(100, 410), call(300, 400)],
+        slow.tasks = Some(TaskTime {
+            peers: vec![PeerTime {
+                number: 0,
+                peer: "10.0.0.7:5432".to_owned(),
+                ns: by_calls::exactly(600 * MS),
+            }],
+            queued_ns: Range {
+                at_least: 100 * MS,
+                at_most: 300 * MS,
+            },
+            unserved_ns: 100 * MS,
+            ..TaskTime::default()
         });
-        let page = page(TextOptions::default());
-        let pieces = pieces(&page, &slow, true);
-        let sum: u64 = pieces.iter().map(|piece| piece.ns).sum();
-        assert_eq!(sum, slow.latency_ns);
-        let text = text(&slow, true);
-        assert!(
-            text.contains("    600 ms  with 10.0.0.7:5432, 2 calls, up to 410 ms\n"),
-            "{text}"
+        assert_eq!(
+            text(&slow, true).lines().skip(1).collect::<Vec<_>>(),
+            [
+                "    600 ms  with 10.0.0.7:5432",
+                "  100 to 300 ms  queued inside",
+                "    100 ms  not read yet",
+            ]
         );
+        assert!(text(&slow, false).contains("40 x network"));
     }
 
     #[test]
