@@ -34,9 +34,9 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|finding| ranking::is_of_requests(finding))
     {
         let saving = &mut finding.saving;
-        if let (SavingKind::Latency, Some(most_ns)) = (saving.kind, saving.each_at_most_ns.first())
-        {
-            saving.effect = facts.model.effect(saving.requests, *most_ns);
+        if saving.kind == SavingKind::Latency && !saving.each_at_most_ns.is_empty() {
+            let largest_ns = &saving.each_at_most_ns;
+            saving.effect = facts.model.effect(saving.requests, largest_ns);
         }
     }
     findings

@@ -19,6 +19,9 @@ pub struct Target {
     pub pid: u32,
     /// Command line, hostile. What looks like a secret is masked.
     pub command: String,
+    /// The machine's name; absent: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// How long it was watched.
     pub duration_ns: u64,
     /// How many threads of it were seen.
@@ -89,6 +92,7 @@ impl Model {
         Target {
             pid: self.meta.pid.unwrap_or(0),
             command: without_secrets(&self.meta.command).join(" "),
+            host: Some(self.meta.host.hostname.clone()).filter(|name| !name.is_empty()),
             duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),
             threads: self.threads.len() as u32,
             stopped: self.stopped(),

@@ -34,7 +34,10 @@ pub struct Brief {
     pub duration_ns: u64,
     /// What may be said of the recording as a whole.
     pub verdict: Verdict,
-    /// The same in words: the first line of the text report.
+    /// What the first finding does to requests; absent: nothing is wrong, as far as known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impact: Option<String>,
+    /// The verdict in words: what happened, or what was seen.
     pub headline: String,
     /// What the recording lacks that matters; absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,12 +149,14 @@ fn brief(report: &Report, width: usize) -> Brief {
     let cut = |text: &str| escape(text, Charset::Unicode, width);
     let findings: Vec<&Finding> = sentences::ranked(&report.findings).collect();
     let incomplete = report.coverage.incomplete.as_ref();
+    let headline = sentences::headline(report);
     Brief {
         schema: report.schema,
         target: sentences::target(report),
         duration_ns: report.target.duration_ns,
         verdict: report.verdict,
-        headline: cut(&sentences::headline(report).title),
+        impact: headline.impact.as_deref().map(cut),
+        headline: cut(&headline.title),
         incomplete: incomplete
             .filter(|incomplete| incomplete.matters)
             .map(|incomplete| cut(&incomplete.what)),

@@ -335,6 +335,9 @@ pub(crate) struct OutputArgs {
     /// Make --format json less than 4 kB: verdict, first findings, and what to ask next
     #[arg(long)]
     pub(crate) brief: bool,
+    /// Show all that text has room for: all evidence, calls, notes, what it rests on
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Which time folded stacks and profiles show: critical, waits or cpu [default: critical]
     #[arg(long, value_name = "TIME", value_enum, hide_possible_values = true)]
     pub(crate) of: Option<StackTime>,

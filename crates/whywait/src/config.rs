@@ -100,6 +100,8 @@ pub(crate) struct ReportConfig {
     pub(crate) format: ReportFormat,
     /// Whether JSON is to be short.
     pub(crate) brief: bool,
+    /// Whether text is to have all.
+    pub(crate) verbose: bool,
     /// Which time stacks are shown with.
     pub(crate) of: Of,
     /// Where it goes; `None`: standard output.
@@ -134,6 +136,7 @@ impl ReportConfig {
         Ok(ReportConfig {
             format: args.format,
             brief: args.brief,
+            verbose: args.verbose,
             of: args.of.map_or(Of::Critical, Of::from),
             output: args.output,
             fail_on: args.fail_on.map(Severity::from),

@@ -257,6 +257,8 @@ pub(crate) fn text_options(to_file: bool) -> TextOptions {
                 .find_map(set)
                 .as_deref(),
         ),
+        ends_with_answer: terminal,
+        ..TextOptions::default()
     }
 }
 

@@ -170,6 +170,7 @@ fn hostile_names_are_printed_harmlessly() {
                     width,
                     colour: false,
                     charset,
+                    ..TextOptions::default()
                 },
             );
             assert!(

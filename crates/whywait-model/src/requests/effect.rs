@@ -28,17 +28,17 @@ pub struct AtBest {
 }
 
 impl Model {
-    /// What percentiles are at best when so many requests take less, each by at most `each_ns`.
-    /// Which requests these are does not matter: each choice has these bounds. `None` where
-    /// latencies are not known.
-    pub fn effect(&self, requests: u64, each_ns: u64) -> Option<SavingEffect> {
+    /// What percentiles are at best when so many requests take less. `largest_ns`: by how much, the
+    /// largest first, and the others by no more than the last of these. Which requests these are
+    /// does not matter: each choice has these bounds. `None` where latencies are not known.
+    pub fn effect(&self, requests: u64, largest_ns: &[u64]) -> Option<SavingEffect> {
         if !self.tells_requests_apart() {
             return None;
         }
         let latency = self.latency()?;
         let mut took_ns: Vec<u64> = self.lives().filter_map(Life::took_ns).collect();
         took_ns.sort_unstable_by(|a, b| b.cmp(a));
-        let of = |percentile| self.at_best(&latency, percentile, &took_ns, requests, each_ns);
+        let of = |percentile| self.at_best(&latency, percentile, &took_ns, requests, largest_ns);
         let effect = SavingEffect {
             p50: of(Percentile::P50),
             p99: of(Percentile::P99),
@@ -54,7 +54,7 @@ impl Model {
         percentile: Percentile,
         took_ns: &[u64],
         requests: u64,
-        each_ns: u64,
+        largest_ns: &[u64],
     ) -> Option<AtBest> {
         let (now_ns, percent) = match percentile {
             Percentile::P50 => (latency.p50, 50),
@@ -68,12 +68,19 @@ impl Model {
         let all = self.requests_that_count();
         let rank = (u128::from(all) * percent).div_ceil(100).max(1);
         let from_the_top = (u128::from(all) - rank.min(u128::from(all))) as u64;
-        // So many at least are not concerned and as slow as this one.
-        let not_concerned = usize::try_from(from_the_top.saturating_add(requests)).ok();
-        let not_concerned = not_concerned.and_then(|at| took_ns.get(at)).copied();
-        // Nobody saves more than that. Of slow ones in the sums it is not known.
-        let all_concerned = (self.sums.slow == 0).then(|| now_ns.saturating_sub(each_ns));
-        let at_best_ns = not_concerned.max(all_concerned).map(|ns| ns.min(now_ns));
+        // Only so many requests save more than the next largest saving: of all that are as slow as
+        // the one so many places further down, enough for the percentile save no more than that.
+        let first = usize::try_from(from_the_top).ok()?;
+        let from_here = took_ns.get(first..).unwrap_or_default();
+        let at_least_ns = from_here.iter().enumerate().filter_map(|(more, ns)| {
+            let saves_ns = match largest_ns.get(more).or(largest_ns.last()) {
+                Some(saves_ns) if (more as u64) < requests => *saves_ns,
+                _ => 0,
+            };
+            // Of slow ones in the sums it is not known what they save.
+            (self.sums.slow == 0 || saves_ns == 0).then(|| ns.saturating_sub(saves_ns))
+        });
+        let at_best_ns = at_least_ns.max().map(|ns| ns.min(now_ns));
         Some(AtBest {
             now_ns,
             // What is not slow is not looked at, and what a fix saves there is not known.
@@ -102,7 +109,7 @@ mod tests {
     }
 
     fn p99(requests: u64, each: u64) -> Option<u64> {
-        let effect = hundred().effect(requests, each * MS).expect("known");
+        let effect = hundred().effect(requests, &[each * MS]).expect("known");
         let p99 = effect.p99.expect("it is slow");
         assert_eq!(p99.now_ns, 99 * MS);
         p99.at_best_ns
@@ -118,6 +125,17 @@ mod tests {
     fn those_that_save_nothing_stay_as_slow() {
         assert_eq!(p99(9, 100), Some(90 * MS));
         assert_eq!(p99(0, 100), Some(99 * MS));
+    }
+
+    #[test]
+    fn a_few_large_savings_do_not_count_for_all() {
+        let few = |largest: &[u64]| {
+            let largest: Vec<u64> = largest.iter().map(|ms| ms * MS).collect();
+            let effect = hundred().effect(100, &largest).expect("known");
+            effect.p99.expect("it is slow").at_best_ns
+        };
+        assert_eq!(few(&[90, 90, 90, 5]), Some(91 * MS));
+        assert_eq!(few(&[90, 5]), Some(93 * MS));
     }
 
     #[test]

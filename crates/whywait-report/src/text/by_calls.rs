@@ -116,6 +116,9 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
     let worth =
         |ns: u64| u128::from(ns) * 1000 >= u128::from(total_ns) * u128::from(SMALL_PERMILLE);
     let rows = rows(page, requests, totals);
+    let (unknown, rows): (Vec<NamedTime>, Vec<NamedTime>) = rows
+        .into_iter()
+        .partition(|(_, ns)| says_nothing(*ns, total_ns));
     let (large, small): (Vec<NamedTime>, Vec<NamedTime>) =
         rows.into_iter().partition(|(_, ns)| worth(ns.at_most));
     let figures = large.iter().map(|(_, ns)| {
@@ -160,7 +163,15 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
             (Style::Plain, figures.trim_end()),
         ]);
     }
-    if !small.is_empty() {
+    if !unknown.is_empty() {
+        let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
+        let text = format!(
+            "not known: how much of it was {}",
+            names.join(", how much ")
+        );
+        page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
+    }
+    if !small.is_empty() && page.verbose() {
         let names: Vec<&str> = small.iter().map(|(name, _)| name.as_str()).collect();
         let ns = small.iter().map(|(_, ns)| ns.at_most);
         let text = format!(
@@ -170,6 +181,11 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
         );
         page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
     }
+}
+
+/// Whether it may be nothing or most of the time.
+fn says_nothing(ns: Range, total_ns: u64) -> bool {
+    ns.at_least == 0 && ns.at_most.saturating_mul(2) >= total_ns && ns.at_most > 0
 }
 
 /// A bar of what it is at least, and one of what it is at most besides.

@@ -64,14 +64,18 @@ fn known(page: &Page, report: &Report) -> Vec<(Style, String)> {
         let closure = ratio_percent(closure);
         plain(format!("{closure} of the requests' time accounted for"));
     }
-    plain(counted(coverage.events, "kernel event"));
+    if page.verbose() {
+        plain(counted(coverage.events, "kernel event"));
+    }
     if coverage.lost == 0 {
         plain("none lost".to_owned());
     } else {
         let (lost, reasons) = (count(coverage.lost), reasons(page, report));
         facts.push((Style::Bad, format!("{lost} lost{reasons}")));
     }
-    facts.extend(limits(page, report).map(|text| (Style::Plain, text)));
+    if page.verbose() {
+        facts.extend(limits(page, report).map(|text| (Style::Plain, text)));
+    }
     if !coverage.complete {
         facts.push((Style::Bad, "the recording was not finished".to_owned()));
     }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use whywait_findings::{Cause, Confidence, Finding, SameWaits, Saving, SavingKind, Severity};
-use whywait_words::{counted, duration, duration_range};
+use whywait_model::requests::{AtBest, Requests};
+use whywait_words::{counted, duration, percent};
 
 use super::headline;
 use super::page::{Page, Style};
@@ -11,6 +12,8 @@ use crate::Report;
 
 /// So many pieces of evidence are shown of a finding in full, and of a shortened one.
 const EVIDENCE: (usize, usize) = (6, 1);
+/// So many of one in full, where only what most readers need is shown.
+const FEW_EVIDENCE: usize = 2;
 
 /// How much of a finding is shown. Ordered from most to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,16 +61,21 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
     let full = detail == FindingDetail::Full;
     let place = place(page, report, finding);
     page.paragraph("  --> ", "      ", &[(Style::Plain, &place)]);
+    let verbose = page.verbose();
     page.gutter();
-    let shown = if full { EVIDENCE.0 } else { EVIDENCE.1 };
+    let shown = match full {
+        true if verbose => EVIDENCE.0,
+        true => FEW_EVIDENCE,
+        false => EVIDENCE.1,
+    };
     for evidence in finding.evidence.iter().take(shown) {
         item(page, &[(Style::Plain, &evidence.text)]);
     }
-    for same in &finding.same_waits {
+    for same in finding.same_waits.iter().filter(|_| verbose) {
         item(page, &[(Style::Plain, &same_waits(same))]);
     }
     if full {
-        if finding.evidence.len() > shown {
+        if verbose && finding.evidence.len() > shown {
             let more = counted(finding.evidence.len() - shown, "more piece");
             item(
                 page,
@@ -88,12 +96,12 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
         &[(Style::Help, "help: "), (Style::Plain, &finding.fix)],
     );
     let confidence = confidence(finding.confidence);
-    let saving = match saving(&finding.saving) {
+    let saving = match saving(&finding.saving, Some(&report.requests)) {
         Some(saving) => format!("{saving}; confidence: {confidence}"),
         None => format!("confidence: {confidence}"),
     };
     item(page, &[(Style::Strong, "note: "), (Style::Plain, &saving)]);
-    if full {
+    if full && verbose {
         let command = format!("whywait explain {}", finding.code.name());
         item(
             page,
@@ -220,34 +228,77 @@ fn render_cause(page: &mut Page, cause: &Cause) {
     stack::render(page, "   |       ", &cause.stack, &cause.own);
 }
 
-/// What a fix saves; `None` when the recording sets no bound, as for a wait that never ended.
-pub(super) fn saving(saving: &Saving) -> Option<String> {
+/// What a fix saves, what that does to all requests first; `None` when the recording sets no bound,
+/// as for a wait that never ended.
+pub(super) fn saving(saving: &Saving, of: Option<&Requests>) -> Option<String> {
     if saving.at_most_ns == 0 {
         return None;
     }
     let total = duration(saving.at_most_ns);
-    Some(match saving.kind {
-        SavingKind::Latency if saving.requests == 1 => {
+    let bound = match saving.kind {
+        SavingKind::Latency if saving.requests == 1 && of.is_none() => {
             format!("a fix saves at most {total}, on 1 request")
         }
         SavingKind::Latency => {
-            let requests = counted(saving.requests, "request");
+            let requests = concerned(saving, of);
             match each(saving) {
-                Some(each) => {
+                Some(each) if saving.requests > 1 => {
                     format!("a fix saves at most {each} on each of {requests}, {total} in all")
                 }
-                None => format!("a fix saves at most {total}, over {requests}"),
+                _ => format!("a fix saves at most {total}, over {requests}"),
             }
         }
         SavingKind::Cpu => format!("a fix saves at most {total} of CPU time"),
         SavingKind::Throughput => {
             format!("a fix gives back at most {total} in which work can be done")
         }
+    };
+    Some(match effect(saving) {
+        Some(effect) => format!("{effect}; {bound}"),
+        None => bound,
     })
 }
 
-/// The bound for each request: one figure when they are alike, the span otherwise. `None` when it
-/// is not known for all.
+/// `176 requests`, `176 requests (84 %)`.
+fn concerned(saving: &Saving, of: Option<&Requests>) -> String {
+    let requests = counted(saving.requests, "request");
+    match of.map(all) {
+        Some(all) if saving.requests <= all => {
+            format!("{requests} ({} of all)", percent(saving.requests, all))
+        }
+        _ => requests,
+    }
+}
+
+/// How many requests are in the figures of latency.
+pub(super) fn all(requests: &Requests) -> u64 {
+    let late = requests.open.as_ref().map_or(0, |open| open.late);
+    requests.count.saturating_add(late)
+}
+
+/// `p99 288 ms, with a fix at best 60 ms; p50 40 ms, with a fix at best 5 ms`.
+fn effect(saving: &Saving) -> Option<String> {
+    let effect = saving.effect?;
+    let figures = [("p99", effect.p99), ("p50", effect.p50)];
+    let texts: Vec<String> = figures
+        .into_iter()
+        .filter_map(|(name, figure)| Some(format!("{name} {}", at_best(figure?)?)))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// `288 ms, with a fix at best 60 ms`; `None` where it may be anything.
+pub(super) fn at_best(figure: AtBest) -> Option<String> {
+    let now = duration(figure.now_ns);
+    let best_ns = figure.at_best_ns?;
+    Some(match best_ns >= figure.now_ns {
+        true => format!("{now}, with a fix as well"),
+        false => format!("{now}, with a fix at best {}", duration(best_ns)),
+    })
+}
+
+/// The bound for each request, where they are alike; `None` where not, and when it is not known for
+/// all.
 fn each(saving: &Saving) -> Option<String> {
     let (max, min) = (
         saving.each_at_most_ns.iter().max()?,
@@ -256,12 +307,7 @@ fn each(saving: &Saving) -> Option<String> {
     if (saving.each_at_most_ns.len() as u64) < saving.requests {
         return None;
     }
-    let alike = max - min <= max / 20;
-    Some(if alike {
-        duration(*max)
-    } else {
-        duration_range(*min, *max)
-    })
+    (max - min <= max / 20).then(|| duration(*max))
 }
 
 pub(super) const fn confidence(confidence: Confidence) -> &'static str {

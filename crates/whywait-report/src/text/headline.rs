@@ -1,19 +1,20 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
-use whywait_findings::{Dominant, Shape, Verdict};
+use whywait_findings::{Dominant, Finding, SavingKind, Shape, Verdict};
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
-use whywait_words::{count, counted, duration};
+use whywait_words::{count, counted, duration, percent, rate};
 
-use super::coverage;
 use super::page::{Page, Style};
 use super::requests::{held_cpus, limits, percentile, total_ns};
-use super::task_waits;
+use super::{coverage, finding, task_waits};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
 /// the reader should look there first: requests queue behind it.
 const MUCH_STOLEN: u64 = 20;
+/// Of less a rate says nothing.
+const SECOND_NS: u64 = 1_000_000_000;
 /// Requests that were set aside are worth a word from this age on.
 const SET_ASIDE_NS: u64 = 1_000_000_000;
 
@@ -81,11 +82,60 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
 
 /// What was found, and what was seen.
 pub(super) fn verdict(page: &mut Page, report: &Report) {
+    let (style, verdict) = in_words(page, report);
+    let mut text = what_was_seen(page, report);
+    if !report.looked_at.is_empty() {
+        text.push_str("; looked at ");
+        text.push_str(&report.looked_at.join(", "));
+    }
+    page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
+    coverage::short(page, report);
+}
+
+/// The verdict alone.
+pub(super) fn answer(page: &mut Page, report: &Report) {
+    let (style, verdict) = in_words(page, report);
+    page.paragraph("", "  ", &[(style, &verdict)]);
+}
+
+/// What it comes to for those who ask: the service, how much it does, how slow it is, and how slow
+/// it would be without the first finding.
+pub(super) fn impact(page: &mut Page, report: &Report, first: &Finding) {
+    let (requests, watched_ns) = (&report.requests, report.target.duration_ns);
+    let mut text = target(page, report);
+    if let Some(host) = &report.target.host {
+        text.push_str(&format!(" on {}", page.cut(host, 40)));
+    }
+    text.push_str(&format!(", watched for {}", duration(watched_ns)));
+    let (all, saving) = (finding::all(requests), &first.saving);
+    if all > 0 {
+        text.push_str(&format!(": {}", counted(all, "request")));
+        if watched_ns >= SECOND_NS {
+            let per_second = all as f64 * 1e9 / watched_ns as f64;
+            text.push_str(&format!(" ({}/s)", rate(per_second)));
+        }
+        if saving.kind == SavingKind::Latency && (1..=all).contains(&saving.requests) {
+            text.push_str(&format!(", {} slowed", percent(saving.requests, all)));
+        }
+    }
+    let p99 = saving.effect.and_then(|effect| effect.p99);
+    let p99 = p99.and_then(finding::at_best).or_else(|| {
+        let latency = requests.latency_ns?;
+        Some(percentile(&latency, Percentile::P99))
+    });
+    if let Some(p99) = p99 {
+        text.push_str(&format!(": p99 {p99}"));
+    }
+    page.paragraph("", "    ", &[(Style::Strong, &text)]);
+}
+
+/// The verdict and how it looks.
+fn in_words(page: &Page, report: &Report) -> (Style, String) {
     let requests = &report.requests;
     let incomplete = report.coverage.incomplete.is_some();
     let open = requests.open.as_ref();
     let stopped = report.target.stopped.as_ref();
-    let (style, verdict) = match (report.verdict, open, incomplete) {
+    match (report.verdict, open, incomplete) {
         (Verdict::Stopped, ..) if let Some(stopped) = stopped => (
             Style::Warning,
             format!("the target {}", stopped_for(stopped)),
@@ -139,14 +189,7 @@ pub(super) fn verdict(page: &mut Page, report: &Report) {
             Style::Warning,
             "nothing wrong found in what was recorded, but the recording is incomplete".to_owned(),
         ),
-    };
-    let mut text = what_was_seen(page, report);
-    if !report.looked_at.is_empty() {
-        text.push_str("; looked at ");
-        text.push_str(&report.looked_at.join(", "));
     }
-    page.paragraph("", "  ", &[(style, &verdict), (Style::Strong, &text)]);
-    coverage::short(page, report);
 }
 
 /// `; at most 2 calls at a time; an answer every 20 ms`.

@@ -42,6 +42,10 @@ pub struct TextOptions {
     pub colour: bool,
     /// What the terminal can show.
     pub charset: Charset,
+    /// Whether all is shown, and not only what most readers need.
+    pub verbose: bool,
+    /// Whether the end is what the reader sees first, as on a terminal: it repeats the answer.
+    pub ends_with_answer: bool,
 }
 
 impl TextOptions {
@@ -57,6 +61,8 @@ impl Default for TextOptions {
             width: Self::DEFAULT_WIDTH,
             colour: false,
             charset: Charset::Unicode,
+            verbose: false,
+            ends_with_answer: false,
         }
     }
 }
@@ -69,6 +75,15 @@ const DETAILS: [FindingDetail; 5] = [
     FindingDetail::Title,
     FindingDetail::Title,
 ];
+/// The same, where only what most readers need is shown.
+const FEW_DETAILS: [FindingDetail; 3] = [
+    FindingDetail::Full,
+    FindingDetail::Title,
+    FindingDetail::Title,
+];
+
+/// The finding that says that large waits cost nothing.
+const HARMLESS: &str = "idle-waiters";
 
 /// The report as text.
 pub fn render(report: &Report, options: TextOptions) -> String {
@@ -76,22 +91,31 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     if !report.findings.iter().any(is_problem) {
         headline::nothing_wrong(&mut page, report);
     }
+    let details: &[FindingDetail] = match options.verbose {
+        true => &DETAILS,
+        false => &FEW_DETAILS,
+    };
+    let findings = shown(report, options);
     let mut before = None;
-    for (finding, detail) in ranked(&report.findings).into_iter().zip(DETAILS) {
+    for (finding, detail) in findings.iter().copied().zip(details.iter().copied()) {
         // A note is a remark, however much room there is: it is not what the reader came for.
         let detail = match finding.severity {
             // Unless it is why they are slow.
             Severity::Note if before.is_none() && is_as_ever(report) => FindingDetail::Short,
-            Severity::Note => detail.max(FindingDetail::Remark),
+            Severity::Note if options.verbose => detail.max(FindingDetail::Remark),
+            Severity::Note => FindingDetail::Title,
             _ => detail,
         };
+        let first = before.is_none() && is_problem(finding);
+        if first {
+            headline::impact(&mut page, report, finding);
+        }
         // Titles stand together.
         let follows_title = before == Some(FindingDetail::Title) && detail == FindingDetail::Title;
-        if !page.is_empty() && !follows_title {
+        if !page.is_empty() && !follows_title && !first {
             page.gap();
         }
         finding::title(&mut page, finding);
-        let first = before.is_none() && is_problem(finding);
         if first {
             coverage::short(&mut page, report);
         }
@@ -101,25 +125,50 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         }
         before = Some(detail);
     }
-    if let Some(more @ 1..) = report.findings.len().checked_sub(DETAILS.len()) {
+    if let Some(more @ 1..) = findings.len().checked_sub(details.len()) {
         let more = counted(more, "more finding");
-        page.paragraph(
-            "",
-            "  ",
-            &[(
-                Style::Dim,
-                &format!("… and {more}: all are in --format json"),
-            )],
-        );
+        let all = match options.verbose {
+            true => "all are in --format json",
+            false => "-v shows more, --format json all",
+        };
+        let text = format!("… and {more}: {all}");
+        page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
     page.gap();
     requests::render(&mut page, &report.requests, &report.uring);
-    calls::short(&mut page, &report.calls, &report.requests);
-    for note in &report.notes {
+    if options.verbose {
+        calls::short(&mut page, &report.calls, &report.requests);
+    }
+    notes(&mut page, &report.notes);
+    coverage::render(&mut page, report);
+    if options.ends_with_answer {
+        page.gap();
+        match findings.first().filter(|finding| is_problem(finding)) {
+            Some(finding) => finding::title(&mut page, finding),
+            None => headline::answer(&mut page, report),
+        }
+    }
+    page.into_text()
+}
+
+/// The findings of which something is said. That large waits are harmless is for those who look at
+/// waits.
+fn shown(report: &Report, options: TextOptions) -> Vec<&Finding> {
+    let mut findings = ranked(&report.findings);
+    findings.retain(|finding| options.verbose || finding.code.name() != HARMLESS);
+    findings
+}
+
+/// Remarks on the recording.
+fn notes(page: &mut Page, notes: &[String]) {
+    let shown = if page.verbose() { notes.len() } else { 1 };
+    for note in notes.iter().take(shown) {
         page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
     }
-    coverage::render(&mut page, report);
-    page.into_text()
+    if let Some(more @ 1..) = notes.len().checked_sub(shown) {
+        let text = format!("… and {}: -v shows them", counted(more, "more note"));
+        page.paragraph("", "  ", &[(Style::Dim, &text)]);
+    }
 }
 
 /// What the report comes to, without the reasons: the verdict, or what was found.

@@ -75,6 +75,11 @@ impl Page {
         self.options.width
     }
 
+    /// Whether all is shown.
+    pub fn verbose(&self) -> bool {
+        self.options.verbose
+    }
+
     /// Whether more than ASCII can be shown.
     pub fn unicode(&self) -> bool {
         self.options.charset == Charset::Unicode
@@ -90,9 +95,11 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A line of the gutter alone.
+    /// A line of the gutter alone, where there is room.
     pub fn gutter(&mut self) {
-        self.paragraph("   |", "", &[]);
+        if self.options.verbose {
+            self.paragraph("   |", "", &[]);
+        }
     }
 
     /// A paragraph, wrapped at words. Its first line starts with `first`, the others with `rest`,
@@ -226,6 +233,7 @@ mod tests {
             width,
             colour,
             charset: Charset::Unicode,
+            ..TextOptions::default()
         })
     }
 

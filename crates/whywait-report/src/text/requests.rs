@@ -64,8 +64,10 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
     let totals = by_calls::totals(requests, total_ns);
     if let Some(totals) = totals {
         by_calls::table(page, requests, totals, &of);
-        tasks::sure(page, totals);
-        by_threads(page, &requests.time);
+        if page.verbose() {
+            tasks::sure(page, totals);
+            by_threads(page, &requests.time);
+        }
         latencies(page, requests);
         facts_besides(page, requests);
     } else {
@@ -281,7 +283,7 @@ pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) 
             (Style::Plain, &format!("{filler} {figures}")),
         ]);
     }
-    if !small.is_empty() {
+    if !small.is_empty() && page.verbose() {
         let text = format!("{} together: {}", duration(small_ns), small.join("; "));
         page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
     }
@@ -548,6 +550,7 @@ mod tests {
                 width: 200,
                 colour: false,
                 charset: Charset::Unicode,
+                ..TextOptions::default()
             });
             let queue = AcceptQueue {
                 syn_cookies,

@@ -22,7 +22,9 @@ const WIDE: usize = 1 << 20;
 /// What may be said of the recording as a whole: the first sentence, and remarks on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Headline {
-    /// The first line of the text.
+    /// What it does to requests, where something is wrong: the first line of the text then.
+    pub impact: Option<String>,
+    /// What is the answer: the first line otherwise.
     pub title: String,
     /// Remarks, without the word `note: ` before them.
     pub notes: Vec<String>,
@@ -39,6 +41,11 @@ pub fn headline(report: &Report) -> Headline {
         headline::besides(&mut page, report);
     }
     let mut lines = lines(page);
+    let impact = problem.map(|finding| {
+        let mut page = wide();
+        headline::impact(&mut page, report, finding);
+        page.into_text().trim_end().to_owned()
+    });
     let title = match problem {
         Some(finding) => finding.title.clone(),
         None if lines.is_empty() => String::new(),
@@ -48,7 +55,11 @@ pub fn headline(report: &Report) -> Headline {
         .into_iter()
         .map(|line| line.strip_prefix("note: ").unwrap_or(&line).to_owned())
         .collect();
-    Headline { title, notes }
+    Headline {
+        impact,
+        title,
+        notes,
+    }
 }
 
 /// The findings in the order of the text.
@@ -68,7 +79,7 @@ pub fn target(report: &Report) -> String {
 
 /// What a fix saves; `None` when the recording sets no bound.
 pub fn saving(saving: &Saving) -> Option<String> {
-    finding::saving(saving)
+    finding::saving(saving, None)
 }
 
 /// What else was found of a finding's waits.
@@ -238,6 +249,7 @@ pub fn folded(stack: &[String], own: &[bool]) -> Vec<Frame> {
 fn wide() -> Page {
     page(TextOptions {
         width: WIDE,
+        verbose: true,
         ..TextOptions::default()
     })
 }

@@ -14,6 +14,8 @@ use super::step::{Names, held_by, place, thread, woken_by};
 
 /// So many pieces are shown.
 const MAX_PIECES: usize = 10;
+/// The same, where only what most readers need is shown.
+const FEW_PIECES: usize = 5;
 /// Pieces of a smaller share of its time are summed up.
 const SMALL_PERMILLE: u64 = 10;
 const HANG: &str = "            ";
@@ -44,11 +46,18 @@ pub(super) fn render(page: &mut Page, slow: &Slow, of_calls: bool) {
     }
     let names = Names::of(&slow.path);
     let pieces = pieces(page, &slow.path);
-    let shown = shown(&pieces, slow.latency_ns);
+    let max = if page.verbose() {
+        MAX_PIECES
+    } else {
+        FEW_PIECES
+    };
+    let shown = shown(&pieces, max, slow.latency_ns);
+    let longest_ns = pieces.iter().map(|piece| piece.ns).max();
     let (mut rest, mut rest_ns) = (0_u64, 0_u64);
     for (piece, shown) in pieces.iter().zip(shown) {
         if shown {
-            render_piece(page, piece, &names);
+            let with_holder = page.verbose() || Some(piece.ns) == longest_ns;
+            render_piece(page, piece, &names, with_holder);
         } else {
             rest += piece.count;
             rest_ns = rest_ns.saturating_add(piece.ns);
@@ -62,14 +71,14 @@ pub(super) fn render(page: &mut Page, slow: &Slow, of_calls: bool) {
 }
 
 /// Which of them are shown: the longest, as far as they matter.
-fn shown(pieces: &[Piece], latency_ns: u64) -> Vec<bool> {
+fn shown(pieces: &[Piece], max: usize, latency_ns: u64) -> Vec<bool> {
     let mut by_size: Vec<usize> = (0..pieces.len()).collect();
     by_size.sort_by_key(|at| std::cmp::Reverse(pieces[*at].ns));
     let matters = |at: &&usize| {
         u128::from(pieces[**at].ns) * 1_000 >= u128::from(latency_ns) * u128::from(SMALL_PERMILLE)
     };
     let mut shown = vec![false; pieces.len()];
-    for at in by_size.iter().take(MAX_PIECES).take_while(matters) {
+    for at in by_size.iter().take(max).take_while(matters) {
         shown[*at] = true;
     }
     // A single one takes the line that would say that it was left out.
@@ -80,7 +89,7 @@ fn shown(pieces: &[Piece], latency_ns: u64) -> Vec<bool> {
     shown
 }
 
-fn render_piece(page: &mut Page, piece: &Piece, names: &Names) {
+fn render_piece(page: &mut Page, piece: &Piece, names: &Names, with_holder: bool) {
     let longest = piece.longest;
     let mut state = page.cut(&longest.state, 20);
     if piece.count > 1 {
@@ -98,7 +107,7 @@ fn render_piece(page: &mut Page, piece: &Piece, names: &Names) {
         _ => text.push_str(&format!(", up to {}", duration(longest.ns))),
     }
     page.paragraph("", HANG, &[(Style::Plain, text.trim_end())]);
-    if let Some(held_by) = held_by(page, longest) {
+    if let Some(held_by) = held_by(page, longest).filter(|_| with_holder) {
         page.paragraph(HANG, HANG, &[(Style::Plain, &held_by)]);
     }
 }
@@ -144,9 +153,23 @@ fn by_calls(page: &mut Page, time: &TaskTime) {
     ));
     rows.retain(|(_, ns)| ns.at_most > 0);
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse((ns.at_least.midpoint(ns.at_most), ns.at_most)));
-    for (what, ns) in rows.iter().take(MAX_PIECES) {
-        let ns = duration_range(ns.at_least, ns.at_most);
-        page.paragraph("", HANG, &[(Style::Plain, &format!("  {ns:>8}  {what}"))]);
+    let rows: Vec<(String, &str)> = rows
+        .iter()
+        .take(MAX_PIECES)
+        .map(|(what, ns)| (duration_range(ns.at_least, ns.at_most), what.as_str()))
+        .collect();
+    let width = rows
+        .iter()
+        .map(|(ns, _)| ns.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    for (ns, what) in rows {
+        page.paragraph(
+            "",
+            HANG,
+            &[(Style::Plain, &format!("  {ns:>width$}  {what}"))],
+        );
     }
 }
 
@@ -169,9 +192,12 @@ mod tests {
         }
     }
 
-    fn text(slow: &Slow, by_calls: bool) -> String {
-        let mut page = page(TextOptions::default());
-        render(&mut page, slow, by_calls);
+    fn text(slow: &Slow, of_calls: bool) -> String {
+        let mut page = page(TextOptions {
+            verbose: true,
+            ..TextOptions::default()
+        });
+        render(&mut page, slow, of_calls);
         page.into_text()
     }
 
@@ -221,9 +247,9 @@ mod tests {
         assert_eq!(
             text(&slow, true).lines().skip(1).collect::<Vec<_>>(),
             [
-                "    600 ms  with 10.0.0.7:5432",
+                "         600 ms  with 10.0.0.7:5432",
                 "  100 to 300 ms  queued inside",
-                "    100 ms  not read yet",
+                "         100 ms  not read yet",
             ]
         );
         assert!(text(&slow, false).contains("40 x network"));

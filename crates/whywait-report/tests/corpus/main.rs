@@ -2,33 +2,53 @@
 
 use whywait_events::recording::Recording;
 use whywait_model::{Input, Model};
+use whywait_report::text::{TextOptions, render};
 use whywait_report::{BRIEF_BYTES, Report, brief_to_json};
 use whywait_testkit::{Kept, in_parallel, kept_recordings};
+
+/// A usual report, without -v, has no more lines.
+const USUAL_LINES: usize = 25;
 
 #[test]
 fn reports_of_the_kept_recordings() {
     let kept = kept_recordings();
-    let wrong: Vec<String> = in_parallel(&kept, wrong_with)
-        .into_iter()
-        .flatten()
+    let read = in_parallel(&kept, Read::of);
+    let wrong: Vec<&str> = read
+        .iter()
+        .flat_map(|read| &read.wrong)
+        .map(String::as_str)
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let mut lines: Vec<usize> = read.iter().map(|read| read.lines).collect();
+    lines.sort_unstable();
+    let median = lines[lines.len() / 2];
+    assert!(median <= USUAL_LINES, "a usual report has {median} lines");
 }
 
-fn wrong_with(kept: &Kept) -> Vec<String> {
-    let scratch = kept.unpack();
-    let recording = Recording::open(&scratch.path().join("recording"));
-    let input = recording.and_then(|recording| Input::read(&recording));
-    let model = Model::new(input.unwrap_or_else(|error| panic!("{}: {error}", kept.name())));
-    let report = Report::of(&model);
-    let mut wrong = Vec::new();
-    let brief = brief_to_json(&report).expect("a brief is always JSON");
-    if brief.len() >= BRIEF_BYTES {
-        wrong.push(format!("a brief of {} bytes", brief.len()));
+/// What is held of one report.
+struct Read {
+    /// What is wrong with it.
+    wrong: Vec<String>,
+    /// Lines of its text.
+    lines: usize,
+}
+
+impl Read {
+    fn of(kept: &Kept) -> Self {
+        let scratch = kept.unpack();
+        let recording = Recording::open(&scratch.path().join("recording"));
+        let input = recording.and_then(|recording| Input::read(&recording));
+        let model = Model::new(input.unwrap_or_else(|error| panic!("{}: {error}", kept.name())));
+        let report = Report::of(&model);
+        let mut wrong = Vec::new();
+        let brief = brief_to_json(&report).expect("a brief is always JSON");
+        if brief.len() >= BRIEF_BYTES {
+            wrong.push(format!("{}: a brief of {} bytes", kept.name(), brief.len()));
+        }
+        let text = render(&report, TextOptions::default());
+        Self {
+            wrong,
+            lines: text.lines().count(),
+        }
     }
-    let name = kept.name();
-    wrong
-        .into_iter()
-        .map(|text| format!("{name}: {text}"))
-        .collect()
 }

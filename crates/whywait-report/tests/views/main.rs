@@ -18,21 +18,29 @@ const WIDE: TextOptions = TextOptions {
     width: 110,
     colour: false,
     charset: Charset::Unicode,
+    verbose: true,
+    ends_with_answer: false,
 };
 const NARROW: TextOptions = TextOptions {
     width: 48,
     colour: false,
     charset: Charset::Unicode,
+    verbose: true,
+    ends_with_answer: false,
 };
 const COLOUR: TextOptions = TextOptions {
     width: 100,
     colour: true,
     charset: Charset::Unicode,
+    verbose: false,
+    ends_with_answer: true,
 };
 const ASCII: TextOptions = TextOptions {
     width: 80,
     colour: false,
     charset: Charset::Ascii,
+    verbose: false,
+    ends_with_answer: false,
 };
 
 fn snapshot(name: &str, report: &Report) {
@@ -301,6 +309,7 @@ fn hostile_waits_and_paths() {
                 width,
                 colour: false,
                 charset,
+                ..WIDE
             };
             let held = TextOptions {
                 width: width.max(TextOptions::MIN_WIDTH),
@@ -340,7 +349,7 @@ fn a_long_path_is_told_by_its_long_steps() {
 #[test]
 fn notes_come_last_and_are_short() {
     let text = render(&convoy::report(), WIDE);
-    assert!(text.starts_with("error["), "{text}");
+    assert!(answer(&text).starts_with("error["), "{text}");
     let at = |what: &str| {
         text.find(what)
             .unwrap_or_else(|| panic!("no {what:?} in {text}"))
@@ -394,8 +403,56 @@ fn the_first_line_is_the_answer() {
         ),
     ] {
         let text = render(&report, WIDE);
-        assert!(text.starts_with(start), "{text}");
+        assert!(answer(&text).starts_with(start), "{text}");
     }
+}
+
+/// A report without what comes before the first finding: one line, what it does to requests.
+fn answer(text: &str) -> &str {
+    let (first, rest) = text.split_once('\n').expect("a line");
+    match rest.starts_with("error[") || rest.starts_with("warning[") {
+        true => {
+            assert!(first.contains(", watched for "), "{first}");
+            rest
+        }
+        false => text,
+    }
+}
+
+#[test]
+fn the_last_line_on_a_terminal_is_the_answer() {
+    for report in [reports::stranded(), reports::nothing_wrong()] {
+        let options = TextOptions {
+            ends_with_answer: true,
+            ..WIDE
+        };
+        let text = render(&report, options);
+        let last = text.rsplit("\n\n").next().expect("a paragraph");
+        let start = answer(&text).get(..15).expect("a line");
+        assert!(last.starts_with(start), "{text}");
+    }
+}
+
+#[test]
+fn without_v_it_is_short_and_says_that_there_is_more() {
+    let short = TextOptions {
+        verbose: false,
+        ..WIDE
+    };
+    let text = render(&reports::many(40), short);
+    assert!(text.contains("37 more findings: -v shows more"), "{text}");
+    let (short, all) = (
+        render(&convoy::report(), short),
+        render(&convoy::report(), WIDE),
+    );
+    assert!(
+        all.contains("harmless") && !short.contains("harmless"),
+        "{short}"
+    );
+    assert!(
+        short.lines().count() * 3 < all.lines().count() * 2,
+        "{short}"
+    );
 }
 
 #[test]
@@ -439,7 +496,10 @@ fn what_a_recording_lacks_follows_the_verdict() {
     report.coverage = reports::incomplete().coverage;
     let text = render(&report, WIDE);
     let line = text.find("\n  incomplete: ").expect("a line of its own");
-    assert!(text.starts_with("error[stranded-readiness]"), "{text}");
+    assert!(
+        answer(&text).starts_with("error[stranded-readiness]"),
+        "{text}"
+    );
     assert!(line < text.find("  --> ").expect("where"), "{text}");
     assert!(
         text.contains("\n  lost, ring-full: 1,200: single waits"),

@@ -82,8 +82,13 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
         header {
             p class="brand" { strong { "whywait" } " report" }
             p class="target" {
-                (whole(&sentences::target(report))) ", watched for "
-                (duration(report.target.duration_ns))
+                @match &headline.impact {
+                    Some(impact) => (whole(impact)),
+                    None => {
+                        (whole(&sentences::target(report))) ", watched for "
+                        (duration(report.target.duration_ns))
+                    }
+                }
                 @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) { ", " (when) }
             }
         }

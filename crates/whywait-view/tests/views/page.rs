@@ -66,6 +66,8 @@ fn wide() -> TextOptions {
         width: 10_000,
         colour: false,
         charset: Charset::Unicode,
+        verbose: true,
+        ..TextOptions::default()
     }
 }
 
@@ -83,9 +85,14 @@ fn the_first_line_is_the_texts_first_line() {
         let report = report(&model);
         let headline = sentences::headline(&report);
         let text = text::render(&report, wide());
-        let first = text.lines().next().expect("a line");
-        assert!(first.ends_with(&headline.title), "{first}\n{headline:?}");
         let page = shown(&whywait_view::html(&model, &report));
+        let mut lines = text.lines();
+        if let Some(impact) = &headline.impact {
+            assert_eq!(lines.next(), Some(impact.as_str()));
+            assert!(page.contains(impact));
+        }
+        let answer = lines.next().expect("a line");
+        assert!(answer.ends_with(&headline.title), "{answer}\n{headline:?}");
         assert!(page.contains(&headline.title));
     }
 }

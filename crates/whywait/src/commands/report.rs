@@ -212,7 +212,10 @@ fn write_report(model: &Model, config: &ReportConfig, page: Option<&Path>) -> an
     let report = Report::of(model);
     let bytes = match config.format {
         ReportFormat::Text => {
-            let options = output::text_options(config.output.is_some());
+            let options = TextOptions {
+                verbose: config.verbose,
+                ..output::text_options(config.output.is_some())
+            };
             text::render(&report, options).into_bytes()
         }
         ReportFormat::Json if config.brief => brief_to_json(&report)?.into_bytes(),
