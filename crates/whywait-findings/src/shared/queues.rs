@@ -773,7 +773,13 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<QueueR
         })
         .collect();
     let by = |average| Some((average, ServersAsTheyWere::of(&jobs, most, average)?));
-    let (average, servers) = by(Average::Median).or_else(|| by(Average::Mean))?;
+    let in_recorded_order = || {
+        let servers = ServersAsTheyWere::in_recorded_order(&jobs, most)?;
+        Some((Average::Mean, servers))
+    };
+    let (average, servers) = by(Average::Median)
+        .or_else(|| by(Average::Mean))
+        .or_else(in_recorded_order)?;
     let real = jobs
         .iter()
         .map(|job| job.answered_ns.saturating_sub(job.ready_ns));

@@ -7,6 +7,10 @@ use crate::Report;
 
 /// Less steal time than this harms nobody.
 const STOLEN_NS: u64 = 10_000_000;
+/// A usual report says so where more than this share of what it rests on is lacking.
+const LACKING: f64 = 0.1;
+/// What `--detail` is unless somebody asks for another one.
+const USUAL_DETAIL: &str = "waits";
 
 pub(super) fn render(page: &mut Page, report: &Report) {
     facts(page, report);
@@ -73,34 +77,37 @@ fn known(page: &Page, report: &Report) -> Vec<(Style, String)> {
         let (lost, reasons) = (count(coverage.lost), reasons(page, report));
         facts.push((Style::Bad, format!("{lost} lost{reasons}")));
     }
-    if page.verbose() {
-        facts.extend(limits(page, report).map(|text| (Style::Plain, text)));
-    }
+    let shown = limits(page, report).filter(|(matters, _)| *matters || page.verbose());
+    facts.extend(shown.map(|(_, text)| (Style::Plain, text)));
     if !coverage.complete {
         facts.push((Style::Bad, "the recording was not finished".to_owned()));
     }
     facts
 }
 
-/// What the recording has less of than it could have, and what it was made with.
-fn limits(page: &Page, report: &Report) -> impl Iterator<Item = String> {
+/// What the recording has less of than it could have, and what it was made with; whether a usual
+/// report has to say so, because something in it may be wrong or missing for that.
+fn limits(page: &Page, report: &Report) -> impl Iterator<Item = (bool, String)> {
     let coverage = &report.coverage;
-    let some =
-        |n: u64, noun: &str, rest: &str| (n > 0).then(|| format!("{} {rest}", counted(n, noun)));
+    let some = |matters: bool, n: u64, noun: &str, rest: &str| {
+        (n > 0).then(|| (matters, format!("{} {rest}", counted(n, noun))))
+    };
     let without_stack = || {
         let share = coverage.waits_without_stack as f64 / coverage.waits as f64;
-        format!("{} of the long waits without a stack", ratio_percent(share))
+        let text = format!("{} of the long waits without a stack", ratio_percent(share));
+        (share > LACKING, text)
     };
     let traced = || {
         let (time, bursts) = (
             duration(coverage.traced_ns),
             counted(coverage.bursts, "burst"),
         );
-        format!("system calls traced for {time} in {bursts}")
+        (true, format!("system calls traced for {time} in {bursts}"))
     };
     let stolen = || {
         let time = duration(coverage.stolen_ns);
-        format!("the virtual machine's host took threads' CPUs away for {time}")
+        let text = format!("the virtual machine's host took threads' CPUs away for {time}");
+        (true, text)
     };
     let unmatched = || {
         let sleeps = counted(coverage.unmatched_wakes, "sleep");
@@ -108,29 +115,39 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = String> {
             0 => String::new(),
             ns => format!(" ({} of the requests' time)", duration(ns)),
         };
-        format!("{sleeps} without a recorded wake{unknown}")
+        let matters = coverage.unmatched_wakes_ns > 0;
+        (
+            matters,
+            format!("{sleeps} without a recorded wake{unknown}"),
+        )
     };
     [
         (coverage.unmatched_wakes > 0).then(unmatched),
         some(
+            false,
             coverage.farewells,
             "close_notify or GOAWAY message",
             "to idle connections not counted as part of a response",
         ),
-        coverage
-            .frames_symbolised
-            .map(|share| format!("{} of the frames named", ratio_percent(share))),
+        coverage.frames_symbolised.map(|share| {
+            let text = format!("{} of the frames named", ratio_percent(share));
+            (share < 1.0 - LACKING, text)
+        }),
         (coverage.waits_without_stack > 0 && coverage.waits > 0).then(without_stack),
-        some(coverage.truncated_stacks, "stack", "cut short"),
-        some(coverage.truncated_paths, "critical path", "cut short"),
+        some(false, coverage.truncated_stacks, "stack", "cut short"),
+        some(true, coverage.truncated_paths, "critical path", "cut short"),
         some(
+            true,
             coverage.calls_without_row,
             "slow call",
             "only counted, which any request may have made",
         ),
         (coverage.bursts > 0).then(traced),
         (coverage.stolen_ns >= STOLEN_NS).then(stolen),
-        (!coverage.tier.is_empty()).then(|| format!("detail: {}", page.cut(&coverage.tier, 20))),
+        (!coverage.tier.is_empty()).then(|| {
+            let text = format!("detail: {}", page.cut(&coverage.tier, 20));
+            (coverage.tier != USUAL_DETAIL, text)
+        }),
     ]
     .into_iter()
     .flatten()

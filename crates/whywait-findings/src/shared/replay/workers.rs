@@ -82,14 +82,15 @@ pub(crate) struct ServersAsTheyWere(Reproduced);
 impl ServersAsTheyWere {
     /// `None`: on average they do not. `jobs` are in the order in which they come.
     pub(crate) fn of(jobs: &[Worked], servers: usize, average: Average) -> Option<Self> {
-        let works = jobs.iter().zip(follows(jobs));
-        let schedule = Schedule {
-            resources: vec![Resource::of(servers)],
-            works: works
-                .map(|(job, follows)| scheduled(job, follows))
-                .collect(),
-        };
+        let schedule = schedule(jobs, servers);
         let reproduced = schedule.reproduced_on(average, REPLAY_OFF.of(100));
+        reproduced.ok().map(Self)
+    }
+
+    /// The same where jobs are taken in another order than that in which they come: in the recorded
+    /// one, and each as late as it was at most. `None`: not even so.
+    pub(crate) fn in_recorded_order(jobs: &[Worked], servers: usize) -> Option<Self> {
+        let reproduced = schedule(jobs, servers).reproduced(REPLAY_OFF.of(100));
         reproduced.ok().map(Self)
     }
 
@@ -97,6 +98,16 @@ impl ServersAsTheyWere {
     /// nanoseconds.
     pub(crate) fn latencies(&self, more: usize) -> Vec<u64> {
         self.0.latencies(&Relaxation::default().more(0, more))
+    }
+}
+
+fn schedule(jobs: &[Worked], servers: usize) -> Schedule {
+    let works = jobs.iter().zip(follows(jobs));
+    Schedule {
+        resources: vec![Resource::of(servers)],
+        works: works
+            .map(|(job, follows)| scheduled(job, follows))
+            .collect(),
     }
 }
 
