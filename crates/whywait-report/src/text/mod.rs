@@ -139,7 +139,9 @@ pub fn render(report: &Report, options: TextOptions) -> String {
     if options.verbose {
         calls::short(&mut page, &report.calls, &report.requests);
     }
-    notes(&mut page, &report.notes);
+    for note in &report.notes {
+        page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
+    }
     coverage::render(&mut page, report);
     if options.ends_with_answer {
         page.gap();
@@ -157,18 +159,6 @@ fn shown(report: &Report, options: TextOptions) -> Vec<&Finding> {
     let mut findings = ranked(&report.findings);
     findings.retain(|finding| options.verbose || finding.code.name() != HARMLESS);
     findings
-}
-
-/// Remarks on the recording.
-fn notes(page: &mut Page, notes: &[String]) {
-    let shown = if page.verbose() { notes.len() } else { 1 };
-    for note in notes.iter().take(shown) {
-        page.paragraph("", "  ", &[(Style::Strong, "note: "), (Style::Plain, note)]);
-    }
-    if let Some(more @ 1..) = notes.len().checked_sub(shown) {
-        let text = format!("… and {}: -v shows them", counted(more, "more note"));
-        page.paragraph("", "  ", &[(Style::Dim, &text)]);
-    }
 }
 
 /// What the report comes to, without the reasons: the verdict, or what was found.
