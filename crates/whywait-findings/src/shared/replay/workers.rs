@@ -195,6 +195,25 @@ mod tests {
         assert_eq!(median_ns(replayed) / MS, median_ns(real) / MS);
     }
 
+    /// Two jobs of one server that is idle for so long between them, though the second one waits.
+    fn with_a_gap(gap_ms: u64) -> Vec<Worked> {
+        let job = |ready_ms: u64, taken_ms: u64| Worked {
+            socket: ready_ms,
+            ready_ns: ready_ms * MS,
+            taken_ns: taken_ms * MS,
+            answered_ns: (taken_ms + 100) * MS,
+            free_ns: (taken_ms + 100) * MS,
+        };
+        vec![job(0, 0), job(10, 100 + gap_ms)]
+    }
+
+    #[test]
+    fn what_replays_as_it_nearly_was_says_something() {
+        let says = |gap_ms, average| ServersAsTheyWere::of(&with_a_gap(gap_ms), 1, average);
+        assert!(says(5, Average::Median).is_some());
+        assert!(says(90, Average::Median).is_none());
+    }
+
     #[test]
     fn clients_that_wait_for_answers_come_again_sooner() {
         let jobs = closed(8, 2, 200, 12);
