@@ -122,6 +122,10 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = (bool, String)> 
         )
     };
     [
+        (!coverage.tier.is_empty()).then(|| {
+            let text = format!("detail: {}", page.cut(&coverage.tier, 20));
+            (coverage.tier != USUAL_DETAIL, text)
+        }),
         (coverage.unmatched_wakes > 0).then(unmatched),
         some(
             false,
@@ -144,10 +148,6 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = (bool, String)> 
         ),
         (coverage.bursts > 0).then(traced),
         (coverage.stolen_ns >= STOLEN_NS).then(stolen),
-        (!coverage.tier.is_empty()).then(|| {
-            let text = format!("detail: {}", page.cut(&coverage.tier, 20));
-            (coverage.tier != USUAL_DETAIL, text)
-        }),
     ]
     .into_iter()
     .flatten()
