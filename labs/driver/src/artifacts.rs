@@ -45,9 +45,13 @@ pub(crate) fn build(labs: &Path, lab: &Lab, variant: &Variant) -> Result<PathBuf
             features,
             rustflags,
         } => {
-            // Builds that differ would overwrite each other's program and rebuild what they share.
-            let ordinary = features.is_empty() && rustflags.is_empty();
-            let target = if ordinary { labs.join("target") } else { own };
+            // A lab's builds that differ would overwrite each other's program, and those with other
+            // flags all that they share.
+            let target = match (&features[..], &rustflags[..]) {
+                ([], "") => labs.join("target"),
+                (features, "") => labs.join("target/builds").join(features.join("+")),
+                _ => own,
+            };
             let mut cargo = cargo(&labs.join("Cargo.toml"), &target);
             cargo.args(["--package", &lab.name, "--features", &features.join(",")]);
             if !rustflags.is_empty() {
