@@ -317,6 +317,9 @@ pub struct Evidence {
     pub text: String,
     /// The duration it speaks of, if it speaks of one.
     pub ns: Option<u64>,
+    /// It says what a fix gives, or whom it does not help: no report leaves that out.
+    #[serde(skip)]
+    pub of_fix: bool,
 }
 
 impl Evidence {
@@ -325,6 +328,7 @@ impl Evidence {
         Self {
             text: text.into(),
             ns: None,
+            of_fix: false,
         }
     }
 
@@ -333,6 +337,15 @@ impl Evidence {
         Self {
             text: text.into(),
             ns: ns.into(),
+            of_fix: false,
+        }
+    }
+
+    /// The same, as what a fix gives.
+    pub(crate) fn of_fix(self) -> Self {
+        Self {
+            of_fix: true,
+            ..self
         }
     }
 }

@@ -68,15 +68,18 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
         true => FEW_EVIDENCE,
         false => EVIDENCE.1,
     };
-    for evidence in finding.evidence.iter().take(shown) {
+    let each = finding.evidence.iter().enumerate();
+    for (_, evidence) in each.filter(|(at, one)| *at < shown || full && one.of_fix) {
         item(page, &[(Style::Plain, &evidence.text)]);
     }
     for same in finding.same_waits.iter().filter(|_| verbose) {
         item(page, &[(Style::Plain, &same_waits(same))]);
     }
     if full {
-        if verbose && finding.evidence.len() > shown {
-            let more = counted(finding.evidence.len() - shown, "more piece");
+        let more = finding.evidence.iter().skip(shown);
+        let more = more.filter(|one| !one.of_fix).count();
+        if verbose && more > 0 {
+            let more = counted(more, "more piece");
             item(
                 page,
                 &[(

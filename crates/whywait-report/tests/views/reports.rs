@@ -30,6 +30,7 @@ pub(crate) fn evidence(text: &str, ns: Option<u64>) -> Evidence {
     Evidence {
         text: text.to_owned(),
         ns,
+        of_fix: false,
     }
 }
 

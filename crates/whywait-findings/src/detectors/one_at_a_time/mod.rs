@@ -105,7 +105,7 @@ fn finding(
         .evidence(
             queue
                 .replay_text("call at a time", "calls at a time")
-                .map(Evidence::new),
+                .map(|text| Evidence::new(text).of_fix()),
         )
         .cause(cause)
         .fix(fix(runtime::of_process(model, queue.traffic.tgid)));

@@ -112,7 +112,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
         .evidence(
             queue
                 .replay_text("connection", "connections")
-                .map(Evidence::new),
+                .map(|text| Evidence::new(text).of_fix()),
         )
         .evidence(as_many_open(model, queue).map(Evidence::new))
         .fix(match queue.most {

@@ -357,6 +357,7 @@ fn in_words(queue: &JobQueue<'_>, (real_ns, more): &Replayed) -> Evidence {
         duration(*real_ns),
         counted(queue.at_a_time, "job"),
     ))
+    .of_fix()
 }
 
 /// Where they compute most, or the sleep that took most, as an example.

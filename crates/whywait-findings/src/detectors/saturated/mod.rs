@@ -141,7 +141,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         .saving(Saving::latency(without.saved))
         .evidence([Evidence::of_ns(queued.ns, waiting)])
         .evidence(does_what)
-        .evidence([Evidence::of_ns(p99(&half.latencies), halved)])
+        .evidence([Evidence::of_ns(p99(&half.latencies), halved).of_fix()])
         .cause(
             functions
                 .place

@@ -486,7 +486,7 @@ fn had_to_wait(pool: &EpollPool, spared: usize) -> Option<Evidence> {
         "{spared} of these requests would have had to wait anyway: the pool has {} threads",
         pool.members.len()
     );
-    (spared > 0).then(|| Evidence::new(text))
+    (spared > 0).then(|| Evidence::new(text).of_fix())
 }
 
 /// What is saved where the poll is handed on, and the work stays where it is.
@@ -501,7 +501,7 @@ fn of_handing_on(pool: &EpollPool, saving: &Saving, spared: usize) -> Evidence {
         counted(saving.requests, "request"),
         duration(saving.at_most_ns),
     );
-    Evidence::of_ns(saving.at_most_ns, text)
+    Evidence::of_ns(saving.at_most_ns, text).of_fix()
 }
 
 fn happened(episodes: usize) -> Option<Evidence> {

@@ -140,12 +140,13 @@ impl Case<'_, '_> {
                 .iter()
                 .map(|(workers, ns)| format!("{} with {workers}", duration(*ns)))
                 .collect();
-            evidence.push(Evidence::new(format!(
+            let text = format!(
                 "by replay a request would typically take {}, instead of {} with {}",
                 list(&more),
                 duration(*real_ns),
                 counted(self.crew.workers.len(), "worker"),
-            )));
+            );
+            evidence.push(Evidence::new(text).of_fix());
         }
         if !self.kept && self.replayed.is_some() {
             evidence.push(Evidence::new(match self.elsewhere {
