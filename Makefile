@@ -9,14 +9,14 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FEATURES ?=
 BUILD = $(CARGO) build --release --locked -p whywait --features "$(FEATURES)"
 WHYWAIT_BIN := $(abspath $(TARGET_DIR)/release/whywait)
-WORKSPACES := . labs bench
+WORKSPACES := . labs bench fuzz
 TOOLCHAIN := $(or $(RUSTUP_TOOLCHAIN),$(shell scripts/toolchain))
 ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
-.PHONY: build demo test test-quick labs view pictures kernels bench fleet accuracy fmt lint \
-  install setup help
+.PHONY: build demo test test-quick labs view pictures kernels fuzz bench fleet accuracy fmt lint \
+  install dist dist-test setup help
 
 build: setup ## build target/release/whywait (default)
 	$(BUILD)
@@ -37,21 +37,28 @@ test-quick: ## what needs no root and takes less than two minutes when built: li
 labs: ## run all lab variants live, and write when that was into docs/accuracy.md (root)
 	scripts/setup labs
 	$(CARGO) build --release --locked -p whywait
+	WHYWAIT="$(WHYWAIT_BIN)" tests/namespaces/run
 	WHYWAIT="$(WHYWAIT_BIN)" tests/labs --page
+	WHYWAIT="$(WHYWAIT_BIN)" tests/run/run --tools
 
 view: ## run each lab family, and open its report in a browser (root; some ten minutes)
 	scripts/setup test
 	$(BUILD)
 	WHYWAIT="$(WHYWAIT_BIN)" tests/view/run --labs
 
-pictures: ## make the pictures of reports in the docs, from what `make view` recorded
+pictures: ## make the pictures of reports in the docs, from recordings that are kept
 	scripts/setup test
 	$(BUILD)
 	scripts/pictures "$(WHYWAIT_BIN)"
 
-kernels: build ## watch two labs under Debian's other kernels, emulated, and write docs/kernels.md
+kernels: build ## watch labs under Debian's other kernels, emulated, and write docs/kernels.md
 	scripts/setup kernels
+	$(CARGO) build --release --locked -p whywait-capture --example record
 	WHYWAIT="$(WHYWAIT_BIN)" tests/kernels --page
+
+fuzz: ## made-up inputs to what reads strangers', a minute each (FUZZ_S: seconds)
+	scripts/setup fuzz
+	scripts/fuzz --seconds $(or $(FUZZ_S),60)
 
 bench: ## measure, and write docs/performance.md (root; BENCH_QUICK=1: rough; bench/README.md)
 	scripts/setup bench
@@ -73,13 +80,21 @@ accuracy: ## hold the labs' reports against the truth, and write docs/accuracy.m
 fmt: ## format all workspaces
 	@for workspace in $(WORKSPACES); do (cd $$workspace && $(CARGO) fmt) || exit 1; done
 
-lint: ## formatting and clippy in all workspaces, as `make test` does it
+lint: ## formatting, columns, and clippy in all workspaces, as `make test` does it
 	scripts/setup test
-	scripts/test fmt clippy
+	scripts/test fmt columns clippy
 
 install: build ## install, with manual pages, to PREFIX (/usr/local), below DESTDIR when set
 	install -D -m 755 "$(WHYWAIT_BIN)" "$(DESTDIR)$(PREFIX)/bin/whywait"
 	"$(WHYWAIT_BIN)" man "$(DESTDIR)$(PREFIX)/share/man/man1"
+
+dist: ## make a static binary, .deb, .rpm and an image, in dist/ (docs/install.md)
+	scripts/setup dist
+	scripts/dist
+
+dist-test: build ## try what `make dist` made, each where nothing else is (root)
+	scripts/setup dist
+	WHYWAIT="$(WHYWAIT_BIN)" tests/packages/run
 
 setup:
 	@scripts/setup build

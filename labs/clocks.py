@@ -38,7 +38,13 @@ WIRE = [
     "backlog-fixed",
 ]
 CONTROLS = ["redis-get", "nginx-static", "go-http", "node-http", "java-http", "uvicorn"]
-SERVERS = [("wire", name) for name in WIRE] + [("controls", name) for name in CONTROLS]
+# Streams of HTTP/2.
+STREAMS = ["grpc-calls", "go-h2c-calls"]
+SERVERS = [
+    *(("wire", name) for name in WIRE),
+    *(("controls", name) for name in CONTROLS),
+    *(("multiplexed", name) for name in STREAMS),
+]
 # Where packets that make connections are dropped it is not known whose they are: of the clients'
 # time together there is a range.
 RANGES = [("wire", "backlog")]

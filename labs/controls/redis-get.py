@@ -29,6 +29,8 @@ def keep_asking(address, rounds, latencies, wire):
         command, expected = (GET, b"$1000\r\n%s\r\n" % VALUE) if number else (SET, b"+OK\r\n")
         begun = client.now_ms()
         connection.sendall(command)
+        # At once: a stamp that nobody takes ends each poll, and who waits for the answer spins.
+        sent_ms = client.sent_ms(connection)
         received = b""
         while len(received) < len(expected):
             piece, received_ms = client.receive_stamped(connection)
@@ -36,7 +38,7 @@ def keep_asking(address, rounds, latencies, wire):
                 raise ConnectionError("redis closed the connection")
             received += piece
         latencies.append(client.now_ms() - begun)
-        wire.append(received_ms - client.sent_ms(connection))
+        wire.append(received_ms - sent_ms)
         assert received == expected, received[:80]
     connection.close()
 

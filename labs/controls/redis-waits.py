@@ -7,7 +7,6 @@ pubsub    four are subscribed to what is published every 20 ms
 monitor   one is told of all commands, and reads hardly any of it
 """
 
-import socket
 import sys
 import threading
 import time
@@ -15,41 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 import client  # noqa: E402  pylint: disable=wrong-import-position
+from resp import Redis  # noqa: E402  pylint: disable=wrong-import-position
 
 SECONDS, WAITING = 3.0, 4
-
-
-class Redis:
-    """A connection that speaks RESP, as far as it is needed."""
-
-    def __init__(self, address, receive_buffer=None):
-        host, _, port = address.rpartition(":")
-        self.socket = socket.socket()
-        self.socket.settimeout(20)
-        if receive_buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.connect((host, int(port)))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.file = self.socket.makefile("rb")
-
-    def send(self, *words):
-        text = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-        self.socket.sendall(text.encode())
-
-    def receive(self):
-        line = self.file.readline().rstrip()
-        kind, rest = line[:1], line[1:]
-        if kind == b"*":
-            return [self.receive() for _ in range(int(rest))]
-        if kind == b"$":
-            return self.file.read(int(rest) + 2)[:-2] if rest != b"-1" else None
-        if kind not in (b"+", b":"):
-            sys.exit(f"redis said {line}")
-        return rest
-
-    def call(self, *words):
-        self.send(*words)
-        return self.receive()
 
 
 def quick(address, latency, done):

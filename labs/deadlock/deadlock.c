@@ -1,4 +1,6 @@
-/* The bank of server/src/main.rs with glibc's mutexes. Broken only: see there. */
+/* The bank of server/src/main.rs with the mutexes of a C library: see there.
+ *
+ *     deadlock [--fixed] */
 #define _GNU_SOURCE
 #include "../kit/kit.h"
 
@@ -13,11 +15,20 @@ static struct {
 } threads[2];
 static int threads_count;
 
-OWN_FRAME static void transfer_ab(int together) {
-    pthread_mutex_lock(&a);
-    if (together)
+static int fixed;
+
+/* Two that meet have their first lock each; who is fixed holds none meanwhile. */
+static void lock_both(pthread_mutex_t *first, pthread_mutex_t *second, int together) {
+    if (together && fixed)
         pthread_barrier_wait(&meeting);
-    pthread_mutex_lock(&b);
+    pthread_mutex_lock(first);
+    if (together && !fixed)
+        pthread_barrier_wait(&meeting);
+    pthread_mutex_lock(second);
+}
+
+OWN_FRAME static void transfer_ab(int together) {
+    lock_both(&a, &b, together);
     in_a--;
     in_b++;
     pthread_mutex_unlock(&b);
@@ -26,10 +37,7 @@ OWN_FRAME static void transfer_ab(int together) {
 
 /* The fault: the account that it takes from first, as in transfer_ab, is the other one. */
 OWN_FRAME static void transfer_ba(int together) {
-    pthread_mutex_lock(&b);
-    if (together)
-        pthread_barrier_wait(&meeting);
-    pthread_mutex_lock(&a);
+    lock_both(fixed ? &a : &b, fixed ? &b : &a, together);
     in_b--;
     in_a++;
     pthread_mutex_unlock(&a);
@@ -66,7 +74,8 @@ static void answer(const char *path, char *body, size_t size) {
     snprintf(body, size, "done");
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    fixed = count == 2 && !strcmp(arguments[1], "--fixed");
     if (pthread_barrier_init(&meeting, NULL, 2))
         die("pthread_barrier_init");
     serve(answer);

@@ -1,14 +1,17 @@
 /* Threads that accept, and each keeps its connection until the client closes it.
  *
- *     kept WORKERS read|poll|select|oneshot|stream [--close]
+ *     kept WORKERS read|poll|select|oneshot|pollers|mixed|stream [--close]
  *
  * How a thread waits for the next request of its connection: in recv, or before that in poll or
  * select, with a time limit of a minute. oneshot: threads share an epoll instance, in which each
- * connection is armed for one event at a time; who gets it reads a whole request. stream: the
- * answer to /stream never ends. --close: a connection ends with its first answer. */
+ * connection is armed for one event at a time; who gets it reads a whole request. pollers: threads
+ * share an epoll instance that has the listener alone, and each keeps what it accepts. mixed: two
+ * kinds of threads, one in recv and one in poll. stream: the answer to /stream never ends. One to
+ * /slow takes 200 ms. --close: a connection ends with its first answer. */
 #define _GNU_SOURCE
 #include "../kit/kit.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <strings.h>
 #include <sys/epoll.h>
@@ -16,15 +19,18 @@
 
 #define LIMIT_S 60
 #define WORK_US 3000
+#define SLOW_US 200000
 #define PAUSE_US 100000
 
 static int listener, epoll;
 static const char *mode;
+/* Of a thread, where they differ. */
+static _Thread_local int polls;
 static int closes;
 
 /* False: nothing came for a minute. */
 static int wait_for_client(int fd) {
-    if (!strcmp(mode, "poll")) {
+    if (polls || !strcmp(mode, "poll")) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
         return poll(&one, 1, LIMIT_S * 1000) == 1;
     }
@@ -86,12 +92,26 @@ static int answer(int fd) {
     }
     double read_ms = now_ms();
     /* Long enough to be recorded: so it shows who serves. */
-    usleep(WORK_US);
+    usleep(strncmp(head, "GET /slow ", 10) ? WORK_US : SLOW_US);
     snprintf(body, sizeof body, "{\"read\":%.3f,\"begun\":%.3f,\"ended\":%.3f}", read_ms, read_ms,
              now_ms());
     int length = snprintf(reply, sizeof reply,
                           "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
     return send(fd, reply, length, MSG_NOSIGNAL) == length && !closes;
+}
+
+/* A connection, by whichever of the pollers gets it. */
+static int accept_polled(void) {
+    for (;;) {
+        struct epoll_event event;
+        if (epoll_wait(epoll, &event, 1, -1) < 1)
+            die("epoll_wait");
+        int fd = accept(listener, NULL, NULL);
+        if (fd >= 0)
+            return fd;
+        if (errno != EAGAIN)
+            die("accept");
+    }
 }
 
 static void arm(int operation, int fd) {
@@ -118,21 +138,25 @@ static void take_event(void) {
     arm(EPOLL_CTL_MOD, listener);
 }
 
-static void *work(void *unused) {
-    int shared = !strcmp(mode, "oneshot");
+static void *work(void *number) {
+    int shared = !strcmp(mode, "oneshot"), pollers = !strcmp(mode, "pollers");
+    if (!strcmp(mode, "mixed")) {
+        polls = (long)number % 2;
+        pthread_setname_np(pthread_self(), polls ? "asker" : "reader");
+    }
     for (;;) {
         if (shared) {
             take_event();
             continue;
         }
-        int fd = accept(listener, NULL, NULL);
+        int fd = pollers ? accept_polled() : accept(listener, NULL, NULL);
         if (fd < 0)
             die("accept");
         while (answer(fd))
             ;
         close(fd);
     }
-    return unused;
+    return number;
 }
 
 int main(int count, char **arguments) {
@@ -140,16 +164,24 @@ int main(int count, char **arguments) {
     int workers = count >= 3 ? atoi(arguments[1]) : 0;
     closes = count == 4 && !strcmp(arguments[3], "--close");
     if (workers < 1 || (count != 3 && !closes))
-        die("usage: kept WORKERS read|poll|select|oneshot|stream [--close]");
+        die("usage: kept WORKERS read|poll|select|oneshot|pollers|mixed|stream [--close]");
     mode = arguments[2];
     listener = kit_listen(where, sizeof where);
     if (!strcmp(mode, "oneshot")) {
         epoll = epoll_create1(EPOLL_CLOEXEC);
         arm(EPOLL_CTL_ADD, listener);
     }
-    for (int i = 0; i < workers; i++) {
+    if (!strcmp(mode, "pollers")) {
+        struct epoll_event ready = {.events = EPOLLIN};
+        epoll = epoll_create1(EPOLL_CLOEXEC);
+        if (fcntl(listener, F_SETFL, O_NONBLOCK))
+            die("fcntl");
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &ready))
+            die("epoll_ctl");
+    }
+    for (long i = 0; i < workers; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, work, NULL))
+        if (pthread_create(&thread, NULL, work, (void *)i))
             die("pthread_create");
     }
     kit_announce(where);

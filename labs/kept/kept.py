@@ -1,14 +1,16 @@
 """Processes forked ahead; each takes a connection and keeps it until the client closes it.
 
     kept.py WORKERS read|poll|select|stream [--close]
-    kept.py WORKERS oneshot
+    kept.py WORKERS oneshot|pollers|mixed
 
 How a process waits for the next request of its connection: in recv, in poll (what a time limit of
 Python's is) or in select, for a minute. stream: the answer to /stream never ends. --close: a
 connection ends with its first answer.
 
 oneshot: threads that share an epoll instance, in which each connection is armed for one event at a
-time. Who gets it reads a whole request.
+time. Who gets it reads a whole request. pollers: threads that share an epoll instance that has the
+listener alone, and each keeps what it accepts. mixed: processes of two kinds, one in recv and one
+in poll. The answer to /slow takes 200 ms.
 """
 
 import argparse
@@ -21,7 +23,8 @@ import socket
 import threading
 import time
 
-LIMIT_S, WORK_S, PAUSE_S, EVENT = 60, 0.003, 0.1, bytes(20_000)
+LIMIT_S, WORK_S, SLOW_S, PAUSE_S, EVENT = 60, 0.003, 0.2, 0.1, bytes(20_000)
+MODES = ["read", "poll", "select", "stream", "oneshot", "pollers", "mixed"]
 ONCE = select.EPOLLIN | select.EPOLLONESHOT
 
 
@@ -64,7 +67,7 @@ def serve(connection, mode):
             send_events(connection)
         read = now_ms()
         # Long enough to be recorded: so it shows who serves.
-        time.sleep(WORK_S)
+        time.sleep(SLOW_S if request.startswith(b"GET /slow ") else WORK_S)
         body = json.dumps({"read": read, "begun": read, "ended": now_ms()})
         connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
     except OSError:
@@ -73,13 +76,37 @@ def serve(connection, mode):
     return True
 
 
-def work(listener, args):
+def keep(connection, args, polls):
+    connection.settimeout(LIMIT_S if polls else None)
+    with connection:
+        while serve(connection, args.mode) and not args.close:
+            pass
+
+
+def work(listener, args, polls):
     while True:
         connection, _ = listener.accept()
-        connection.settimeout(LIMIT_S if args.mode == "poll" else None)
-        with connection:
-            while serve(connection, args.mode) and not args.close:
-                pass
+        keep(connection, args, polls)
+
+
+def poll(epoll, listener, args):
+    while True:
+        epoll.poll(maxevents=1)
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            continue
+        keep(connection, args, False)
+
+
+def pollers(listener, args):
+    """Threads that share an epoll instance, as `poll` has it."""
+    listener.setblocking(False)
+    epoll = select.epoll()
+    epoll.register(listener, select.EPOLLIN)
+    return [
+        threading.Thread(target=poll, args=(epoll, listener, args)) for _ in range(args.workers)
+    ]
 
 
 class Shared:
@@ -106,17 +133,17 @@ class Shared:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("workers", type=int)
-    parser.add_argument("mode", choices=["read", "poll", "select", "stream", "oneshot"])
+    parser.add_argument("mode", choices=MODES)
     parser.add_argument("--close", action="store_true")
     args = parser.parse_args()
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     children = []
-    for _ in range(args.workers):
-        if args.mode == "oneshot":
+    for number in range(args.workers):
+        if args.mode in ("oneshot", "pollers"):
             break
         child = os.fork()
         if not child:
-            work(listener, args)
+            work(listener, args, args.mode == "poll" or args.mode == "mixed" and number % 2)
         children.append(child)
 
     def end(*_):
@@ -127,9 +154,13 @@ def main():
     signal.signal(signal.SIGTERM, end)
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} 127.0.0.1:{listener.getsockname()[1]}\n")
+    threads = []
     if args.mode == "oneshot":
         shared = Shared(listener)
         threads = [threading.Thread(target=shared.work) for _ in range(args.workers)]
+    elif args.mode == "pollers":
+        threads = pollers(listener, args)
+    if threads:
         for thread in threads:
             thread.start()
         threads[0].join()

@@ -1,7 +1,7 @@
 """Clients that keep all workers, and clients that wait for one of them.
 
     load.py ADDRESS --kept N [--upload | --stream [--stuck]] [--attach] [--waiting N]
-                    [--accepted] [--free]
+                    [--accepted] [--slow] [--free]
 
 N clients have an answer each, and keep their connections. With --upload they send a body instead,
 bit by bit, and are not done before the end. With --stream they have an answer that never ends;
@@ -10,6 +10,8 @@ not accepted, or lie unread.
 
 --attach    whywait attaches when all of them are there
 --accepted  the others are accepted
+--slow      what the others ask for takes 200 ms, and they ask again and again: as some workers are
+            kept, they wait for the rest of them
 --free      the server keeps no worker: the others have their answers, again and again
 """
 
@@ -45,10 +47,10 @@ def drain(connection):
         pass
 
 
-def ask_again_and_again(address, end, latency):
+def ask_again_and_again(args, end, latency):
     while time.monotonic() < end:
         asked = client.now_ms()
-        client.ask(address, "/")
+        client.ask(args.address, "/slow" if args.slow else "/")
         latency.append(client.now_ms() - asked)
         time.sleep(0.1)
 
@@ -72,17 +74,23 @@ def keep(args):
     return kept
 
 
-def free(args):
+def ask_for_a_while(args):
     latency, end = [], time.monotonic() + SECONDS
     askers = [
-        threading.Thread(target=ask_again_and_again, args=(args.address, end, latency))
+        threading.Thread(target=ask_again_and_again, args=(args, end, latency))
         for _ in range(args.waiting)
     ]
     for asker in askers:
         asker.start()
     for asker in askers:
         asker.join()
-    return client.tell({"latency": client.summary(latency)}, ["latency.count>=100"])
+    if not args.slow:
+        expected = ["latency.count>=100"]
+    elif args.free:
+        expected = ["latency.p50_ms<=300", "latency.count>=40"]
+    else:
+        expected = ["latency.p50_ms>=500", "latency.count>=20"]
+    return client.tell({"latency": client.summary(latency)}, expected)
 
 
 def main():
@@ -95,13 +103,14 @@ def main():
     parser.add_argument("--attach", action="store_true")
     parser.add_argument("--waiting", type=int, default=8)
     parser.add_argument("--accepted", action="store_true")
+    parser.add_argument("--slow", action="store_true")
     parser.add_argument("--free", action="store_true")
     args = parser.parse_args()
     kept = keep(args)
-    if args.free:
+    if args.free or args.slow:
         if args.attach:
             client.attach()
-        return free(args)
+        return ask_for_a_while(args)
     begun = client.now_ms()
     waiting = [client.Connection(args.address) for _ in range(args.waiting)]
     for one in waiting:

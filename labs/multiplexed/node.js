@@ -5,22 +5,45 @@
 //   node.js PROTOCOL load ADDRESS     the clients
 //
 // PROTOCOL: h2c (HTTP/2 in clear text) or http1. One request in ten takes 300 ms, the others 10 ms.
+// h2c-blocked, h2c-spread: fewer clients, and the slow requests compute for 100 ms, all at once or
+// a millisecond a turn.
 'use strict';
 
 const fs = require('fs');
 const http = require('http');
 const http2 = require('http2');
 
-const CONNECTIONS = 4, STREAMS = 8, SINGLE = 8, SLOW_MS = 300, QUICK_MS = 10, LASTS_MS = 4000;
+const CONNECTIONS = 4, STREAMS = 8, SINGLE = 8, SLOW_MS = 300, QUICK_MS = 10, LASTS_MS = 2000;
+const COMPUTES_MS = 100;
+
+function computeReport(ms) {
+  const end = performance.now() + ms;
+  let sum = 0;
+  while (performance.now() < end) sum += Math.sqrt(sum + 1);
+  return sum;
+}
+
+function computeBitByBit(ms, done) {
+  computeReport(1);
+  if (ms > 1) setTimeout(computeBitByBit, 1, ms - 1, done);
+  else done();
+}
+
+function work(protocol, slow, done) {
+  if (!slow) setTimeout(done, QUICK_MS);
+  else if (protocol === 'h2c-blocked') done(computeReport(COMPUTES_MS));
+  else if (protocol === 'h2c-spread') computeBitByBit(COMPUTES_MS, done);
+  else setTimeout(done, SLOW_MS);
+}
 
 function serve(protocol) {
   const answer = (request, response) => {
     request.resume();
     request.on('end', () => {
-      setTimeout(() => response.end('done\n'), request.url === '/slow' ? SLOW_MS : QUICK_MS);
+      work(protocol, request.url === '/slow', () => response.end('done\n'));
     });
   };
-  const server = protocol === 'h2c' ? http2.createServer(answer) : http.createServer(answer);
+  const server = protocol === 'http1' ? http.createServer(answer) : http2.createServer(answer);
   server.listen(0, '127.0.0.1', () => {
     const address = `127.0.0.1:${server.address().port}`;
     fs.writeFileSync(process.env.READY_FILE, `${process.pid} ${address}\n`);
@@ -59,10 +82,11 @@ async function load(protocol, address) {
     }
   };
   const all = [];
-  const askers = protocol === 'h2c' ? CONNECTIONS * STREAMS : SINGLE;
+  const askers = { 'http1': SINGLE, 'h2c': CONNECTIONS * STREAMS }[protocol] || 4;
+  const streams = protocol === 'h2c' ? STREAMS : 2;
   for (let number = 0; number < askers; number++) {
-    if (protocol === 'h2c') {
-      if (number % STREAMS === 0) sessions.push(http2.connect(`http://${address}`));
+    if (protocol !== 'http1') {
+      if (number % streams === 0) sessions.push(http2.connect(`http://${address}`));
       const session = sessions[sessions.length - 1];
       all.push(asks(number, (path) => askHttp2(session, path)));
     } else {
@@ -74,7 +98,7 @@ async function load(protocol, address) {
   took.sort((a, b) => a - b);
   const at = (share) => Math.round(took[Math.floor((took.length - 1) * share)] * 10) / 10;
   const truth = {
-    requests: took.length, slow: took.filter((ms) => ms >= SLOW_MS).length,
+    requests: took.length, slow: took.filter((ms) => ms >= COMPUTES_MS).length,
     p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1),
   };
   console.error(`ground-truth: ${JSON.stringify(truth)}`);

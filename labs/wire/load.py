@@ -58,6 +58,8 @@ def ask_once(one, begun, latencies, wire):
     one.settimeout(client.DEADLINE_S)
     # Blocks until it is connected.
     one.sendall(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n")
+    # At once: a stamp that nobody takes ends each poll, and who waits for the answer spins.
+    asked_ms = client.sent_ms(one)
     received = b""
     while not received.endswith(b"{}"):
         piece, received_ms = client.receive_stamped(one)
@@ -65,7 +67,6 @@ def ask_once(one, begun, latencies, wire):
             raise ConnectionError("the server closed the connection")
         received += piece
     latencies.append(client.now_ms() - begun[0])
-    asked_ms = client.sent_ms(one)
     wire.append(received_ms - (begun[1] if syns_sent_again(one) else asked_ms))
     one.close()
 

@@ -8,6 +8,7 @@ With `accept` each connection has one request; a lookup of 1 ms comes before it 
 
     --lookup-ms N       how long the lookup takes
     --full N            nothing is accepted until N connections found no room; then there is room
+    --filled            … and there is none from the beginning
     --defer             connections are taken with their first data only (TCP_DEFER_ACCEPT)
     --body BYTES        the length of a body
     --send-buffer BYTES the size of the send buffer; 0: the kernel's
@@ -73,10 +74,18 @@ def converse(connection, args, response):
     connection.close()
 
 
-def accept_one_by_one(listener, response, lookup_s, full_until):
+def fill(listener, backlog):
+    """As many connections as find room, of nobody who asks for anything."""
+    address = listener.getsockname()
+    return [socket.create_connection(address) for _ in range(backlog + 1)]
+
+
+def accept_one_by_one(listener, response, lookup_s, full_until, fillers):
     if full_until:
         while namespace.overflows() < full_until:
             time.sleep(0.005)
+        for filler in fillers:
+            filler.close()
         # Those who come again are not to find it full once more.
         listener.listen(128)
     while True:
@@ -107,6 +116,7 @@ def main():
     parser.add_argument("--lookup-ms", type=float, default=1)
     parser.add_argument("--backlog", type=int, default=128)
     parser.add_argument("--full", type=int, default=0)
+    parser.add_argument("--filled", action="store_true")
     parser.add_argument("--defer", action="store_true")
     parser.add_argument("--body", type=int, default=64)
     parser.add_argument("--send-buffer", type=int, default=0)
@@ -117,11 +127,12 @@ def main():
     listener, address = listen(args)
     if args.defer:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)
+    fillers = fill(listener, args.backlog) if args.filled else []
     full_until = args.full and namespace.overflows() + args.full
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} {address}\n")
     if args.how == "accept":
-        accept_one_by_one(listener, response, args.lookup_ms / 1000, full_until)
+        accept_one_by_one(listener, response, args.lookup_ms / 1000, full_until, fillers)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=converse, args=(connection, args, response), daemon=True).start()

@@ -13,6 +13,7 @@ the sum.
 import argparse
 import http.server
 import json
+import queue
 import re
 import subprocess
 import sys
@@ -48,12 +49,17 @@ ALWAYS = (
 )
 LOOKS = (
     ("dark", None, {"dark": True}),
-    ("narrow", None, {"width": 420}),
+    ("narrow", None, {"width": 400}),
+    ("narrow and dark", None, {"width": 400, "dark": True}),
+    ("half", None, {"width": 800}),
 )
+# Says what cannot be read. Not where styles are blocked: there is no layout then.
+LAYOUT = (Path(__file__).parent / "layout.js").read_text()
 # So many reports are opened in all of these ways.
 WITH_LOOKS = 6
-# Reports that are made while the browser opens others.
+# Reports that are made while browsers open others, and browsers.
 AHEAD = 2
+BROWSERS = 2
 
 
 class Server:
@@ -96,7 +102,10 @@ class Checks:
 
 # The largest box that is drawn in an element, and its colour.
 LARGEST = """(() => {
-  const element = document.getElementById(%s);
+  // The narrow picture stands in for the wide one where that is hidden.
+  const seen = (element) => element && element.getClientRects().length > 0;
+  const ids = [%(id)s, %(id)s + '-narrow'];
+  const element = ids.map((id) => document.getElementById(id)).find(seen);
   if (!element) return null;
   const area = (rect) => rect.width * rect.height;
   const place = (rect) => rect.getBoundingClientRect();
@@ -108,18 +117,15 @@ LARGEST = """(() => {
   const hidden = (rect) => marks.some(crosses(place(rect)));
   boxes.sort((a, b) => hidden(a) - hidden(b) || area(place(b)) - area(place(a)));
   if (!boxes.length) return null;
-  // What does not fit is scrolled to.
-  const part = element.closest('.scroll');
-  part.scrollLeft += place(boxes[0]).left - place(part).left;
   const box = place(boxes[0]);
-  const width = Math.min(box.right, place(part).right) - box.left;
-  return [box.x + scrollX, box.y + scrollY, width, box.height, getComputedStyle(boxes[0]).fill];
+  return [box.x + scrollX, box.y + scrollY, box.width, box.height,
+    getComputedStyle(boxes[0]).fill];
 })()"""
 
 
 def check_part(checks, page, what, part):
     """The largest box of a picture is on the screen in its colour."""
-    found = page.value(LARGEST % json.dumps(part))
+    found = page.value(LARGEST % {"id": json.dumps(part)})
     if not found or found[2] < 3 or found[3] < 3:
         checks.hold(f"{what}: {part} is seen", False, f"its largest box is {found}")
         return
@@ -145,12 +151,21 @@ def check_silent(checks, page, what, url, blocked):
     checks.hold(f"{what}: the console is silent", not complaints, "; ".join(complaints))
 
 
+def check_layout(checks, page, what, blocked):
+    """Labels neither cover each other nor are cut, nothing is wider than the window, and all text
+    stands out from its ground."""
+    if not blocked:
+        complaints = page.value(LAYOUT)
+        checks.hold(f"{what}: can be read", not complaints, "; ".join(complaints))
+
+
 def words(text):
     return " ".join(text.split())
 
 
 def check_page(checks, page, what, report, url, blocked):
     check_silent(checks, page, what, url, blocked)
+    check_layout(checks, page, what, blocked)
     # What is seen without opening anything, and all that is there.
     seen = words(page.value("document.body.innerText"))
     there = words(page.value("document.body.textContent"))
@@ -192,6 +207,9 @@ def check_scripts(checks, page, what):
     )
     out = page.value("document.querySelectorAll('#flame-critical g.out').length")
     checks.hold(f"{what}: Escape shows all", out == 0, str(out))
+    check_timeline(checks, page, what)
+    said = page.value("document.querySelector('details.text pre').textContent")
+    checks.hold(f"{what}: the text is there to copy", "coverage: " in said, said[:200])
     if page.value("document.querySelector('.saving') !== null"):
         page.value(
             """(() => {
@@ -202,6 +220,30 @@ def check_scripts(checks, page, what):
         )
         said = page.value("document.querySelector('.slider output').textContent")
         checks.hold(f"{what}: the slider says", said == "50 %", said)
+
+
+def check_timeline(checks, page, what):
+    """Every slow request can be chosen, and the picture zooms and moves."""
+    chosen = "document.querySelector('#timeline .chosen').textContent"
+    press = """(() => {
+      const canvas = document.querySelector('#timeline canvas');
+      canvas.dispatchEvent(new KeyboardEvent('keydown', { key: %s }));
+    })()"""
+    all_of_them = page.value("document.getElementById('timeline').dataset.requests.split(';')")
+    slowest = max(int(one.split(" ")[1]) for one in all_of_them)
+    of_slowest = [one.split(" ")[2] for one in all_of_them if int(one.split(" ")[1]) == slowest]
+    said = page.value(chosen)
+    named = said.rsplit(" ", 1)[-1]
+    checks.hold(f"{what}: the slowest is chosen", named in of_slowest, said)
+    for _ in all_of_them[:50]:
+        page.value(press % "'ArrowLeft'")
+    page.value(press % "'+'")
+    for _ in all_of_them[:50]:
+        page.value(press % "'ArrowLeft'")
+    if len(all_of_them) <= 50:
+        said = page.value(chosen)
+        first = all_of_them[0].split(" ")[2]
+        checks.hold(f"{what}: the first one can be chosen", said.endswith(f" {first}"), said)
 
 
 FIGURE = re.compile(r"[\d,.]+ (?:%|ns|us|ms|s)\b|[\d,.]+ %")
@@ -269,6 +311,7 @@ def check_diff(checks, browser, whywait, sides, folder, serve):
         url = serve[policy].url(name)
         page = browser.open(url, **options)
         check_silent(checks, page, what, url, policy is not None)
+        check_layout(checks, page, what, policy is not None)
         shown = words(page.value("document.body.textContent"))
         checks.hold(f"{what}: the verdict", words(said[0]) in shown, said[0])
         figures = [figure for line in said for figure in FIGURE.findall(line)]
@@ -357,7 +400,9 @@ def main():
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="whywait-view-"))
         folder = Path(scratch)
-        browser = stack.enter_context(Browser())
+        browsers = queue.SimpleQueue()
+        for _ in range(BROWSERS):
+            browsers.put(stack.enter_context(Browser()))
         tools = formats.Tools(
             arguments.whywait,
             arguments.pprof,
@@ -367,17 +412,33 @@ def main():
         pool = stack.enter_context(ThreadPoolExecutor(AHEAD))
         reports = [pool.submit(report, checks, tools, one, folder) for one in recordings]
         serve = {policy: Server(folder, policy) for policy in (None, JENKINS)}
-        if arguments.made:
-            check_large(checks, browser, arguments.made)
-            check_hostile(checks, browser, arguments.made)
-        if arguments.diff:
-            sides = [unpacked(side, folder / "diff") for side in arguments.diff]
-            check_diff(checks, browser, arguments.whywait, sides, folder, serve)
-        for index, made in enumerate(reports):
+
+        def opening(check, *what):
+            browser = browsers.get()
+            try:
+                check(checks, browser, *what)
+            finally:
+                browsers.put(browser)
+
+        def of_report(index, made):
             name, said = made.result()
             looks = arguments.whole or index < WITH_LOOKS
             ways = ALWAYS + LOOKS if looks else ALWAYS
-            check_report(checks, browser, name, said, ways, serve, arguments.pictures)
+            opening(check_report, name, said, ways, serve, arguments.pictures)
+
+        openers = stack.enter_context(ThreadPoolExecutor(BROWSERS))
+        opened = []
+        if arguments.made:
+            opened.append(openers.submit(opening, check_large, arguments.made))
+            opened.append(openers.submit(opening, check_hostile, arguments.made))
+        if arguments.diff:
+            sides = [unpacked(side, folder / "diff") for side in arguments.diff]
+            of_diff = (arguments.whywait, sides, folder, serve)
+            opened.append(openers.submit(opening, check_diff, *of_diff))
+        for index, made in enumerate(reports):
+            opened.append(openers.submit(of_report, index, made))
+        for one in opened:
+            one.result()
     print(f"{checks.passed} passed, {len(checks.failures)} failed")
     return 1 if checks.failures else 0
 

@@ -3,16 +3,19 @@ processor, OpenTelemetry's definitions and its Collector."""
 
 import base64
 import functools
+import importlib
 import json
 import re
 import subprocess
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import collector
 import jsonschema
 from collector import Collector
 from google.protobuf import json_format
+from opentelemetry import semconv
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 from trace_processor import TraceProcessor
@@ -46,6 +49,18 @@ def schema(whywait):
     document = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(document)
     return jsonschema.Draft202012Validator(document)
+
+
+@functools.cache
+def conventions():
+    """The names of attributes that OpenTelemetry's semantic conventions have."""
+    names = set()
+    for folder in ("attributes", "_incubating/attributes"):
+        for file in (Path(semconv.__file__).parent / folder).glob("*_attributes.py"):
+            module = ".".join(["opentelemetry.semconv", *folder.split("/"), file.stem])
+            constants = vars(importlib.import_module(module)).values()
+            names.update(value for value in constants if isinstance(value, str))
+    return names
 
 
 def folded_ns(text):
@@ -181,9 +196,12 @@ def otlp(checks, what, tools, recording, slow):
             except ValueError as error:
                 checks.hold(f"{what}: a collector takes the traces", False, str(error))
     took = []
+    keys = set()
     for resource in document["resourceSpans"]:
+        keys.update(attribute["key"] for attribute in resource["resource"]["attributes"])
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
+                keys.update(attribute["key"] for attribute in span["attributes"])
                 # OTLP's JSON has these in hexadecimal, protocol buffers' own in base64.
                 for key, size in (("traceId", 16), ("spanId", 8), ("parentSpanId", 8)):
                     raw = bytes.fromhex(span[key])
@@ -192,6 +210,8 @@ def otlp(checks, what, tools, recording, slow):
                     span[key] = base64.b64encode(raw).decode()
                 if not span["parentSpanId"]:
                     took.append(int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]))
+    strange = {key for key in keys if not key.startswith("whywait.")} - conventions()
+    checks.hold(f"{what}: otlp's attributes have their names", not strange, str(strange))
     try:
         json_format.ParseDict(document, trace_service_pb2.ExportTraceServiceRequest())
         checks.hold(f"{what}: otlp is what collectors take", True)

@@ -113,6 +113,7 @@ fn found(at_ns: Ns, tgid: u32, tid: u32) -> Event {
         parent_tid: 0,
         change: ThreadChange::Found,
         comm: "worker".to_owned(),
+        command: String::new(),
     })
 }
 

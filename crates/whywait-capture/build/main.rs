@@ -12,9 +12,12 @@ use libbpf_rs::btf::Btf;
 fn main() {
     let source = "src/core/whywait.bpf.c";
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
-        panic!("whywait reads system calls from saved registers and knows those of x86-64 only");
-    }
+    let target = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    let registers = match target.as_str() {
+        "x86_64" => "-D__TARGET_ARCH_x86",
+        "aarch64" => "-D__TARGET_ARCH_arm64",
+        _ => panic!("whywait knows the registers of x86-64 and arm64 only"),
+    };
     // libbpf-sys brings libbpf's headers and says where they are.
     let headers = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
     let object = out.join("whywait.bpf.o");
@@ -22,14 +25,7 @@ fn main() {
         .source(source)
         .obj(&object)
         .clang_args([
-            "-D__TARGET_ARCH_x86",
-            "-mcpu=v3",
-            "-Wall",
-            "-Werror",
-            "-I",
-            "src",
-            "-I",
-            &headers,
+            registers, "-mcpu=v3", "-Wall", "-Werror", "-I", "src", "-I", &headers,
         ])
         .build_and_generate(out.join("whywait.skel.rs"))
         .expect("the BPF object compiles (clang 14 or newer is needed: apt-get install clang)");

@@ -1,7 +1,7 @@
 //! The view of a diff for people: the answer in its first line, then the figures it rests on, then
 //! why.
 
-use whywait_report::text::{self, Page, Style, TextOptions};
+use whywait_report::text::{self, Page, Style, TextOptions, words};
 use whywait_words::{count, counted, figure, mean_duration, percent_change, rate, ratio_percent};
 
 use crate::changes::{Change, Trend};
@@ -64,7 +64,21 @@ fn headline(page: &mut Page, diff: &Diff) {
     };
     let (worse, better) = (list(Trend::Worse), list(Trend::Better));
     let spans: Vec<(Style, String)> = match diff.verdict {
-        Overall::TooFewRuns => vec![(Style::Strong, "no verdict: too few runs".to_owned())],
+        Overall::TooFewRuns => {
+            const FEW: usize = 3;
+            let large = headlines(diff)
+                .into_iter()
+                .filter(|change| is_large(change));
+            let large: Vec<String> = large
+                .take(FEW)
+                .map(|change| format!("{} {}", title(&change.name), from_to(change)))
+                .collect();
+            let large = match large.is_empty() {
+                true => "; no difference is large".to_owned(),
+                false => format!("; large: {}", large.join(", ")),
+            };
+            vec![(Style::Strong, format!("no verdict: too few runs{large}"))]
+        }
         Overall::NotToldApart => vec![(Style::Good, "no difference".to_owned())],
         Overall::Worse => vec![(Style::Error, format!("worse: {worse}"))],
         Overall::Better => vec![(Style::Good, format!("better: {better}"))],
@@ -79,6 +93,47 @@ fn headline(page: &mut Page, diff: &Diff) {
         .map(|(style, text)| (*style, text.as_str()))
         .collect();
     page.paragraph("", "  ", &spans);
+}
+
+/// The figures that users feel, latency first.
+fn headlines(diff: &Diff) -> Vec<&Change> {
+    let changes = diff.changes.iter();
+    let mut changes: Vec<&Change> = changes
+        .filter(|change| change.group == Group::Headline)
+        .collect();
+    let first = ["latency.p99", "latency.p50", "latency."];
+    changes.sort_by_key(|change| {
+        let name = change.name.as_str();
+        let at = first.iter().position(|first| name.starts_with(first));
+        at.unwrap_or(first.len())
+    });
+    changes
+}
+
+/// Whether it changed by half or more in every pair of runs. That proves nothing where runs are
+/// few, but whoever compares wants to know.
+pub fn is_large(change: &Change) -> bool {
+    const LARGE: f64 = 1.5;
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let up = least(&change.head) >= LARGE * most(&change.base);
+    let down = least(&change.base) >= LARGE * most(&change.head);
+    (up || down) && most(&change.base) + most(&change.head) > 0.0
+}
+
+/// `1.20 s → 10.0 ms`.
+fn from_to(change: &Change) -> String {
+    let [base, head] =
+        [change.base_median, change.head_median].map(|median| value(change.unit, median));
+    format!("{base} → {head}")
+}
+
+/// How bad a finding is, by side if that differs: `warning → error`.
+pub fn severity(finding: &FindingChange) -> String {
+    match (&finding.base_severity, &finding.head_severity) {
+        (Some(base), Some(head)) if base != head => format!("{base} → {head}"),
+        (base, head) => head.as_ref().or(base.as_ref()).cloned().unwrap_or_default(),
+    }
 }
 
 fn finding_in_short(diff: &Diff, change: &Change) -> String {
@@ -128,6 +183,10 @@ fn table(page: &mut Page, diff: &Diff) {
         return;
     }
     page.gap();
+    if diff.verdict == Overall::TooFewRuns {
+        untested(page, &rows);
+        return;
+    }
     let wide = page.width() >= 88;
     let interval = if wide { "95 % interval" } else { "" };
     page.row(&[(
@@ -153,6 +212,24 @@ fn table(page: &mut Page, diff: &Diff) {
             "",
         );
         page.row(&[(Style::Plain, &text), (Style::Plain, " "), (style, word)]);
+    }
+}
+
+/// The same where nothing could be held against chance: no column says so again and again.
+fn untested(page: &mut Page, rows: &[&Change]) {
+    let line = |name: &str, base: &str, head: &str, change: &str| {
+        format!("{name:<18.18}{base:>12}{head:>12}{change:>10}")
+    };
+    page.row(&[(Style::Dim, &line("", "base", "head", "change"))]);
+    for change in rows {
+        let text = line(
+            &title(&change.name),
+            &value(change.unit, change.base_median),
+            &value(change.unit, change.head_median),
+            &percent_change(change.relative),
+        );
+        let large = if is_large(change) { "  large" } else { "" };
+        page.row(&[(Style::Plain, &text), (Style::Strong, large)]);
     }
 }
 
@@ -226,14 +303,10 @@ fn findings(page: &mut Page, diff: &Diff) {
             (true, FindingStatus::New | FindingStatus::Worse) => Style::Error,
             _ => Style::Good,
         };
-        let severity = finding
-            .head_severity
-            .as_ref()
-            .or(finding.base_severity.as_ref());
         let (n, m) = (diff.base.runs.len(), diff.head.runs.len());
         let mut text = format!(
             " {} {}{}: in {} of {n} before, {} of {m} after",
-            severity.map_or("", String::as_str),
+            severity(finding),
             finding.code,
             if finding.thread.is_empty() {
                 String::new()
@@ -335,7 +408,7 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
             ],
         );
         for part in &explanation.parts {
-            shift(page, "  ", &part.part, part, mark);
+            shift(page, "  ", words::name_of(&part.part), part, mark);
             for place in &part.places {
                 shift(page, "      ", &place_name(place), place, mark);
                 if place.told_apart {

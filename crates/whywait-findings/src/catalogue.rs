@@ -29,6 +29,7 @@ pub(crate) static CATALOGUE: &[&Declaration] = &[
     &small_send_buffer::DECLARATION,
     &retransmits::DECLARATION,
     &slow_reader::DECLARATION,
+    &push_held_up::DECLARATION,
     &abandoned_work::DECLARATION,
     &dns_timeout::DECLARATION,
     &connect_retried::DECLARATION,

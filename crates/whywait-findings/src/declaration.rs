@@ -26,8 +26,30 @@ pub(crate) struct Declaration {
     pub(crate) invariant: &'static str,
     /// The rest of what `whywait explain` says: markdown, from the heading "What it means" on.
     pub(crate) explain: &'static str,
+    /// Who waits in it, and for what; `None`: nobody does.
+    pub(crate) waits: Option<Waits>,
     /// Finds it.
     pub(crate) detect: fn(&Facts<'_>) -> Vec<Finding>,
+}
+
+/// Who waits in a finding, and for what. In braces stand keys of its subject.
+pub(crate) struct Waits {
+    /// Who: `requests`.
+    pub(crate) who: &'static str,
+    /// For what, with its preposition: `for a worker`.
+    pub(crate) what: &'static str,
+    /// Who has it.
+    pub(crate) has: Has,
+}
+
+/// Who has what is waited for.
+pub(crate) enum Has {
+    /// The thread that is the finding's cause.
+    Cause,
+    /// The same, or else this.
+    CauseOr(&'static str),
+    /// This: its cause is one that waits.
+    Said(&'static str),
 }
 
 /// Which kind a finding is of. Ordered as the catalogue is.
@@ -88,6 +110,11 @@ impl Code {
             wrapped(&format!("- Invariant: {}.", self.invariant()), "  "),
             self.0.explain
         )
+    }
+
+    /// Who waits in it, and for what.
+    pub(crate) const fn waits(self) -> Option<&'static Waits> {
+        self.0.waits.as_ref()
     }
 
     /// Whether the finding may have that severity.

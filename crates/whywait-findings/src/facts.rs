@@ -5,10 +5,12 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use whywait_events::StackId;
+use whywait_events::{Ns, Request, StackId};
+use whywait_model::path::run::ProgramRun;
+use whywait_model::requests::TaskWaits;
 use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
 
-use crate::shared::jobs::JobQueue;
+use crate::shared::jobs::{JobQueue, QueuedJob};
 use crate::shared::lanes::Lane;
 use crate::shared::pauses::Pauses;
 use crate::shared::queues::Queue;
@@ -29,9 +31,12 @@ pub struct Facts<'m> {
     queues: OnceCell<Vec<Queue<'m>>>,
     jobs: OnceCell<Vec<JobQueue<'m>>>,
     lanes: OnceCell<Vec<Lane<'m>>>,
+    task_waits: OnceCell<Option<TaskWaits>>,
     queued: OnceCell<HashSet<(u64, u32)>>,
+    job_began: OnceCell<HashMap<(u64, u32), Ns>>,
     behind: OnceCell<Behind<'m>>,
     functions: RefCell<HashMap<StackId, Option<Rc<str>>>>,
+    run: OnceCell<Option<ProgramRun>>,
     roles: RefCell<HashMap<u32, Rc<Role>>>,
 }
 
@@ -67,11 +72,19 @@ impl<'m> Facts<'m> {
             queues: OnceCell::new(),
             jobs: OnceCell::new(),
             lanes: OnceCell::new(),
+            task_waits: OnceCell::new(),
             queued: OnceCell::new(),
+            job_began: OnceCell::new(),
             behind: OnceCell::new(),
+            run: OnceCell::new(),
             functions: RefCell::default(),
             roles: RefCell::default(),
         }
+    }
+
+    /// What it did, if it is a program that serves nobody.
+    pub fn run(&self) -> Option<&ProgramRun> {
+        self.run.get_or_init(|| self.model.run()).as_ref()
     }
 
     /// The slow requests, with their paths, but for those that pauses made slow.
@@ -152,6 +165,12 @@ impl<'m> Facts<'m> {
         self.lanes.get_or_init(|| Lane::of(self))
     }
 
+    /// What the tasks of slow requests did; `None`: none was looked at.
+    pub(crate) fn task_waits(&self) -> Option<&TaskWaits> {
+        let waits = self.task_waits.get_or_init(|| self.model.task_waits());
+        waits.as_ref()
+    }
+
     /// The slow requests but for those that waited for others' jobs, or for others to pass, for
     /// most of their time: what those do, and wait for, is not what made these slow.
     pub(crate) fn slow_by_themselves(&self) -> Vec<&SlowRequest<'m>> {
@@ -169,6 +188,22 @@ impl<'m> Facts<'m> {
         let slow = self.slow().requests.iter();
         slow.filter(|slow| !queued.contains(&(slow.request.socket, slow.request.seq)))
             .collect()
+    }
+
+    /// Whether most of an interval on a request's path lies before its job began: what was done and
+    /// waited for then was for the jobs before it.
+    pub(crate) fn is_of_jobs_before(&self, request: &Request, (from_ns, to_ns): (Ns, Ns)) -> bool {
+        let began = self.job_began.get_or_init(|| {
+            let queues = self.jobs().iter().filter(|queue| queue.in_order);
+            let victims = queues.flat_map(JobQueue::victims);
+            let began = |job: &QueuedJob<'_>| {
+                let name = (job.request.socket, job.request.seq);
+                (name, job.worked.taken_ns)
+            };
+            victims.map(began).collect()
+        });
+        let began_ns = began.get(&(request.socket, request.seq));
+        began_ns.is_some_and(|ns| from_ns + to_ns.saturating_sub(from_ns) / 2 < *ns)
     }
 
     /// Who queues behind requests.

@@ -1,9 +1,11 @@
 //! What a detector says. The field names are those of the JSON report (schema 1).
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use whywait_events::StackId;
+use whywait_events::{Ns, StackId};
 use whywait_model::requests::SavingEffect;
 use whywait_model::{FrameOrigin, Model, Peer, RequestRef, StackText};
 use whywait_replay::Off;
@@ -14,7 +16,7 @@ use crate::shared::naming;
 use crate::declaration::{Code, Declaration};
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
-use crate::shared::replay::Bound;
+use crate::shared::replay::{Bound, name};
 
 /// How bad it is. Ordered: `Note < Warning < Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -92,6 +94,10 @@ pub struct Finding {
     /// Why it takes no longer than it ever does, if it does not: nothing else makes it slow.
     #[serde(skip)]
     pub as_ever: Option<Evidence>,
+    /// The requests that it concerns, as far as it is known which, and how much of the time of each
+    /// it is about. For views.
+    #[serde(skip)]
+    pub requests: BTreeMap<RequestName, Claim>,
 }
 
 impl Finding {
@@ -99,6 +105,11 @@ impl Finding {
     pub fn codes(&self) -> impl Iterator<Item = Code> {
         let others = self.same_waits.iter().map(|same| same.code);
         std::iter::once(self.code).chain(others)
+    }
+
+    /// Whether it is known to concern a request.
+    pub fn is_of(&self, request: RequestRef<'_>) -> bool {
+        self.requests.contains_key(&name(request))
     }
 
     /// A finding of high confidence, of which more is to be said: see the functions below.
@@ -123,6 +134,7 @@ impl Finding {
             explains: Vec::new(),
             not_by_all_fixes_ns: 0,
             as_ever: None,
+            requests: BTreeMap::new(),
         }
     }
 
@@ -156,6 +168,18 @@ impl Finding {
     /// What it rests on besides: one piece or several, or none.
     pub(crate) fn evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
+        self
+    }
+
+    /// The requests that it concerns, and how much of each one's time it is about.
+    pub(crate) fn concerns<'m>(
+        mut self,
+        requests: impl IntoIterator<Item = (RequestRef<'m>, u64)>,
+    ) -> Self {
+        let claims = requests.into_iter();
+        self.requests = claims
+            .map(|(request, ns)| (name(request), Claim::on(request, ns)))
+            .collect();
         self
     }
 
@@ -207,6 +231,7 @@ impl Finding {
     /// looser, and says so.
     pub(crate) fn bounded(mut self, bound: Bound) -> Self {
         self.saving = bound.saving;
+        self.requests = bound.requests;
         let looser = bound.off.map(|Off { percent }| {
             Evidence::new(format!(
                 "the bound has all that requests wait for each other: a replay of what was is off \
@@ -252,6 +277,33 @@ impl Finding {
             self.fix.push_str(naming);
         }
         self
+    }
+}
+
+/// A request, by its socket, its number there and when it came.
+pub type RequestName = (u64, u32, Ns);
+
+/// How much of a request's time a finding is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// So much, nanoseconds.
+    pub ns: u64,
+    /// Of so much.
+    pub of_ns: u64,
+}
+
+impl Claim {
+    pub(crate) fn on(request: RequestRef<'_>, ns: u64) -> Self {
+        let of_ns = request.age_ns();
+        Self {
+            ns: ns.min(of_ns),
+            of_ns,
+        }
+    }
+
+    /// How much of it is certainly the other one's, too: the request took no longer.
+    pub(crate) fn twice_ns(self, other: Self) -> u64 {
+        self.ns.saturating_add(other.ns).saturating_sub(self.of_ns)
     }
 }
 
@@ -376,9 +428,23 @@ pub struct Cause {
     /// views.
     #[serde(skip)]
     pub own: Vec<bool>,
+    /// How often it did that, and for how long; absent: that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spells: Option<Spells>,
     /// How the function that it was in would have its name, where that is hidden. The fix says it.
     #[serde(skip)]
     pub naming: Option<&'static str>,
+}
+
+/// What was done again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Spells {
+    /// How often.
+    pub times: u64,
+    /// For how long in all.
+    pub total_ns: u64,
+    /// For how long once, at most.
+    pub longest_ns: u64,
 }
 
 impl Cause {
@@ -401,8 +467,20 @@ impl Cause {
             doing,
             stack,
             own,
+            spells: None,
             naming,
         }
+    }
+
+    /// For how long it did that, each time: the thread itself, and those that are named with it.
+    pub(crate) fn each(mut self, spells_ns: impl IntoIterator<Item = u64>) -> Self {
+        let each: Vec<u64> = spells_ns.into_iter().collect();
+        self.spells = each.iter().max().map(|longest_ns| Spells {
+            times: each.len() as u64,
+            total_ns: sum(each.iter().copied()),
+            longest_ns: *longest_ns,
+        });
+        self
     }
 }
 

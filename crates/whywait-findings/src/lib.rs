@@ -2,6 +2,7 @@
 //! formula and its guards against false alarms. No detector reads BPF or prints.
 
 mod catalogue;
+mod chain;
 mod declaration;
 mod detectors;
 mod facts;
@@ -15,10 +16,14 @@ use whywait_model::Model;
 use whywait_words::counted;
 
 use catalogue::CATALOGUE;
+pub use chain::Chain;
 pub use declaration::Code;
 pub use facts::Facts;
 
-pub use finding::{Cause, Confidence, Evidence, Finding, SameWaits, Saving, SavingKind, Severity};
+pub use finding::{
+    Cause, Claim, Confidence, Evidence, Finding, RequestName, SameWaits, Saving, SavingKind,
+    Severity, Spells,
+};
 pub use ranking::Explained;
 pub use verdict::{Dominant, Shape, Verdict, verdict};
 

@@ -343,6 +343,9 @@ numbers! {
         LOSS_ERROR: Share = Share::one_in(100);
         /// What is shorter is a moment: the kernel's tick, and a client that had no CPU.
         READER_NS: u64 = 50 * MS;
+        /// So much of the recording is no chance, however often it was: a large send buffer takes
+        /// several messages, and is then full for long (the lab `broadcast node`).
+        PUSH_HELD: Share = Share::one_in(10);
     }
 
     "abandoned-work" {

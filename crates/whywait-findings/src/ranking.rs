@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use crate::detectors::{
     accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, one_at_a_time,
-    retransmits, slow_path_wait, slow_upstream, unfinished_wait,
+    pool_exhausted, queued_behind, retransmits, slow_path_wait, slow_upstream, unfinished_wait,
 };
 use crate::finding::{Finding, SavingKind, Severity};
 use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, MOST, Share};
+use crate::shared::intervals::sum;
 
 /// Waits that another kind of finding says less of: only how requests wait, or in what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub enum Explained {
     RepliesOf(String),
     /// Inside, for what lets requests through one at a time and has no name.
     Inside,
+    /// Inside, for what lets so many tasks through at a time.
+    Places,
+    /// For jobs that are fewer at a time than there are threads to do them.
+    NarrowJobs,
 }
 
 impl Explained {
@@ -32,11 +37,22 @@ impl Explained {
         // A thread slept in the calls.
         let in_calls =
             finding.code.is(&slow_upstream::DECLARATION) && finding.subject.contains_key("tid");
+        let queues = [&one_at_a_time::DECLARATION, &pool_exhausted::DECLARATION];
+        let is_inside = queues.iter().any(|queue| finding.code.is(queue)) && says("peer").is_none();
+        let named = says("waits_in").is_some();
         match self {
             Self::Locks => finding.code.is(&lock_contention::DECLARATION),
             Self::Connects => is_wait && says("kind") == Some("connect"),
             Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
-            Self::Inside => finding.code.is(&one_at_a_time::DECLARATION) && says("peer").is_none(),
+            Self::Inside => is_inside && finding.code.is(&one_at_a_time::DECLARATION) && !named,
+            Self::Places => is_inside && named,
+            Self::NarrowJobs => {
+                let number = |key: &str| finding.subject.get(key).and_then(Value::as_u64);
+                let workers = finding.subject.get("workers").and_then(Value::as_array);
+                let workers = workers.map_or(0, |all| all.len() as u64);
+                let fewer = number("at_a_time").is_some_and(|most| most < workers);
+                fewer && finding.code.is(&queued_behind::DECLARATION)
+            }
         }
     }
 }
@@ -62,7 +78,8 @@ pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Findin
         let same = |by: &usize| {
             *by != at
                 && (explains(&findings[*by], &findings[at])
-                    || (*by < at && has_most_of(&findings[*by], &findings[at], requests_ns)))
+                    || (*by < at && has_most_of(&findings[*by], &findings[at], requests_ns))
+                    || (*by < at && has_most_of_each(&findings[*by], &findings[at])))
         };
         let Some(by) = (0..findings.len()).find(same) else {
             at += 1;
@@ -106,6 +123,16 @@ fn has_most_of(finding: &Finding, other: &Finding, requests_ns: u64) -> bool {
     other_ns > 0 && Share::new(twice_ns, other_ns).is_at_least(*MOST)
 }
 
+/// The same of the single requests of which it is known that both are about them.
+fn has_most_of_each(finding: &Finding, other: &Finding) -> bool {
+    let twice_ns = other.requests.iter().filter_map(|(name, claim)| {
+        let of_same = finding.requests.get(name)?;
+        Some(claim.twice_ns(*of_same))
+    });
+    let other_ns = other.saving.at_most_ns;
+    other_ns > 0 && Share::new(sum(twice_ns), other_ns).is_at_least(*MOST)
+}
+
 /// Whether what it saves is part of what requests take: not what clients wait before a request
 /// comes or after its answer was sent, nor that of requests without an answer, or of a ring's
 /// operations.
@@ -145,10 +172,8 @@ mod tests {
 
     use super::*;
     use crate::declaration::{Code, Declaration};
-    use crate::detectors::{
-        blocked_loop, connect_retried, pool_exhausted, serial_calls, stranded_readiness,
-    };
-    use crate::finding::{Evidence, Saving, SavingKind};
+    use crate::detectors::{blocked_loop, connect_retried, serial_calls, stranded_readiness};
+    use crate::finding::{Claim, Evidence, Saving, SavingKind};
 
     const S: u64 = 1_000_000_000;
 
@@ -228,6 +253,29 @@ mod tests {
         // Clients wait for this before there is a request.
         let before = finding(&accept_overflow::DECLARATION, Severity::Warning, 6);
         assert_eq!(ranked(vec![before, lock(10)], 12 * S).len(), 2);
+    }
+
+    #[test]
+    fn what_is_about_the_same_time_of_the_same_requests_is_one_finding() {
+        let of = |ns, requests: std::ops::Range<u64>| {
+            let claim = Claim { ns, of_ns: 100 };
+            requests.map(|seq| ((seq, 1, 0), claim)).collect()
+        };
+        let waits = |requests, ns| Finding {
+            requests: of(ns, requests),
+            ..finding(&slow_path_wait::DECLARATION, Severity::Note, 0)
+                .saving(Saving::latency(vec![ns; 2]))
+        };
+        let held = || Finding {
+            requests: of(90, 0..10),
+            ..lock(10)
+        };
+        // Two of the ten: 80 of the 90 of each are the lock's, too.
+        assert_eq!(ranked(vec![held(), waits(0..2, 90)], LONG).len(), 1);
+        // Of 15 certainly 5.
+        assert_eq!(ranked(vec![held(), waits(0..2, 15)], LONG).len(), 2);
+        // Others.
+        assert_eq!(ranked(vec![held(), waits(10..12, 90)], LONG).len(), 2);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What may be said of a recording as a whole.
 //!
-//! That nothing is wrong is a claim, too. It holds where requests are fast, where their time went
-//! into work or into waits for a CPU, which the report shows, or where findings and notes explain
-//! it. Where most of slow requests' time went into waits that nothing explains, it would be a
-//! guess: then the verdict says which wait, and what shape it has. Where it went into what takes as
-//! long each time, the verdict says so, too.
+//! That nothing is wrong is a claim, too. It holds where requests are fast, or where findings and
+//! notes explain what most of slow requests' time went into. Where nothing does it would be a
+//! guess: then the verdict says what that is, and what shape it has. That threads compute, or wait
+//! for a CPU, says neither what for nor whether it could be otherwise. Where it went into what
+//! takes as long each time, the verdict says so, too.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use crate::finding::{Confidence, Finding, SavingKind, Severity};
 use crate::numbers::{
     MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
 };
+use crate::shared::events::OutsideEvents;
 use crate::shared::intervals::{Interval, in_step_ns, sum};
 
 /// What may be said of a recording as a whole.
@@ -32,6 +33,9 @@ pub enum Verdict {
     NoRequests,
     /// No request was seen, but operations of io_uring rings, and nothing wrong with them.
     Operations,
+    /// No request was seen, as it is a program that serves nobody: it ran, and the report says
+    /// what for so long.
+    Run,
     /// No request was seen, but responses that were under way when the recording began or ended.
     UnderWay,
     /// Requests are open that should have been answered by now.
@@ -50,6 +54,12 @@ pub enum Verdict {
     /// Most of the slow requests' time went into what nothing shows could be otherwise, as it takes
     /// as long each time: notes say into what.
     AsEver {
+        /// How many percent of the slow requests' time that is.
+        percent: u64,
+    },
+    /// Most of the slow requests' time they waited for what another client sent, or for something
+    /// else from outside: long polls, chats.
+    AwaitsEvents {
         /// How many percent of the slow requests' time that is.
         percent: u64,
     },
@@ -73,26 +83,6 @@ pub enum Dominant {
         #[schemars(with = "String")]
         Part,
     ),
-}
-
-impl Dominant {
-    /// In the words of the table of time.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Dominant::ReadyUnserved => "ready and unread",
-            Dominant::Queued => "queued inside (for a connection, a lock of tasks, or a timer)",
-            Dominant::Part(Part::OnCpu) => "on CPU",
-            Dominant::Part(Part::Runnable) => "without a CPU",
-            Dominant::Part(Part::Lock) => "lock",
-            Dominant::Part(Part::Thread) => "other thread",
-            Dominant::Part(Part::Disk) => "disk",
-            Dominant::Part(Part::Network) => "network (a peer, or anything that a loop waits for)",
-            Dominant::Part(Part::Timer) => "timer (sleep)",
-            Dominant::Part(Part::Uring) => "io_uring",
-            Dominant::Part(Part::PageFault) => "page fault",
-            Dominant::Part(Part::Unknown) => "unknown",
-        }
-    }
 }
 
 fn by_name<S: serde::Serializer>(part: &Part, serializer: S) -> Result<S::Ok, S::Error> {
@@ -127,6 +117,7 @@ pub fn verdict(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
         return match is_about_rings(model) {
             true => Verdict::Operations,
             false if model.responses_under_way().is_some() => Verdict::UnderWay,
+            false if facts.run().is_some() => Verdict::Run,
             false => Verdict::NoRequests,
         };
     }
@@ -166,13 +157,20 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
         sum(of.map(|finding| finding.saving.at_most_ns))
     };
     let explained_ns = savings(&|_| true);
+    // Who waits for what another client sends is as slow as that one.
+    let events_ns = slow.events_ns.saturating_sub(explained_ns);
+    if Share::new(events_ns, slow.total_ns).is_at_least(*MOST) {
+        return Verdict::AwaitsEvents {
+            percent: whole_percent(slow.events_ns, slow.total_ns),
+        };
+    }
     // Where threads serve many requests at a time, their own time (a wait for a CPU, say) is not
     // where these requests were.
     if let Some(verdict) = queued(model, explained_ns) {
         return verdict;
     }
-    let waits_ns = slow.waits_ns().saturating_sub(explained_ns);
-    if Share::new(waits_ns, slow.total_ns).exceeds(*MOST) {
+    let left_ns = slow.total_ns.saturating_sub(explained_ns);
+    if Share::new(left_ns, slow.total_ns).exceeds(*MOST) {
         return slow.cannot_tell();
     }
     let is_as_ever =
@@ -245,6 +243,8 @@ struct SlowTime {
     service: Parts,
     /// Read by nobody, while nobody was on the way to them.
     unread_ns: u64,
+    /// In waits for something from outside.
+    events_ns: u64,
     /// From when until when they were in the hands of a thread.
     in_hand: Vec<Interval>,
     answers: Vec<u64>,
@@ -255,6 +255,7 @@ impl SlowTime {
     /// that it may send as it comes.
     fn of(model: &Model) -> Self {
         let mut slow = Self::default();
+        let mut events = OutsideEvents::new(model);
         for request in model.requests().filter(|request| request.counts()) {
             let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
             if let Some(recv_ns) = request.recv_ns {
@@ -263,8 +264,10 @@ impl SlowTime {
             slow.answers.extend(request.answered_ns());
             if begun_ns.saturating_sub(request.ready_ns) >= *SLOW_NS {
                 slow.add(request.account());
+                events.add(request);
             }
         }
+        slow.events_ns = events.waited_ns(slow.total_ns);
         slow
     }
 
@@ -282,18 +285,10 @@ impl SlowTime {
         Share::new(self.total_ns, model.time_of_requests_ns()).is_at_least(*MOST)
     }
 
-    /// All but what threads worked, or waited for a CPU.
-    fn waits_ns(&self) -> u64 {
-        let fine_ns = self.service[Part::OnCpu].saturating_add(self.service[Part::Runnable]);
-        let served_ns = self.service.total_ns().saturating_sub(fine_ns);
-        served_ns.saturating_add(self.unread_ns)
-    }
-
     /// The verdict that names the largest part of that, and its shape.
     fn cannot_tell(self) -> Verdict {
         let (part, ns) = Part::ALL
             .into_iter()
-            .filter(|part| !matches!(part, Part::OnCpu | Part::Runnable))
             .map(|part| (Dominant::Part(part), self.service[part]))
             .chain([(Dominant::ReadyUnserved, self.unread_ns)])
             .max_by_key(|(_, ns)| *ns)

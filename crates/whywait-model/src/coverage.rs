@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use whywait_words::without_secrets;
 
 use crate::incomplete::Incomplete;
 use crate::model::Model;
-use crate::secrets::without_secrets;
 use crate::stops::Stopped;
 
 /// What was watched.
@@ -17,6 +17,9 @@ use crate::stops::Stopped;
 pub struct Target {
     /// Process id of the launched command or of the process that was attached to.
     pub pid: u32,
+    /// Its number in its own PID namespace, as in a container; absent: it has no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// Command line, hostile. What looks like a secret is masked.
     pub command: String,
     /// The machine's name; absent: not known.
@@ -91,6 +94,7 @@ impl Model {
     pub fn target(&self) -> Target {
         Target {
             pid: self.meta.pid.unwrap_or(0),
+            inner_pid: self.meta.inner_pid,
             command: without_secrets(&self.meta.command).join(" "),
             host: Some(self.meta.host.hostname.clone()).filter(|name| !name.is_empty()),
             duration_ns: self.end_ns.saturating_sub(self.meta.started_ns),

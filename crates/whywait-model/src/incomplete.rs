@@ -119,10 +119,14 @@ fn affected(reason: &str) -> &'static str {
         "thread-storage" => "of some threads nothing is known",
         "socket-storage" => "requests on some connections are in no figure",
         "futexes" => "short sleeps on some futex words are missing from the table of waits",
+        "streams" => "some streams of HTTP/2 are in no figure",
         "rings" => "of some io_uring rings nothing is known",
         "ring-ops" => "single io_uring operations may be missing",
         "calls" => "why a thread polls in vain may be missing",
         "held-locks" => "a deadlock may be missing",
+        "file-names" | "over-memory" => {
+            "functions may lack names, or have shortened ones, and stacks may be cut short"
+        }
         "rows-left-out-of-analysis" => {
             "critical paths and what explains them may have gaps, and savings may be too small"
         }

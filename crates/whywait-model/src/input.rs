@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
     Abandoned, AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, DnsQuery, FutexSum,
-    Ns, Part, Preempted, Request, ResponseLook, Sample, SocketCpu, StackId, Tail, TaskLook,
-    ThreadEvent, Wait,
+    NameRow, Ns, Part, Preempted, Push, Request, ResponseLook, Sample, SocketCpu, StackId, Tail,
+    TaskLook, ThreadEvent, Wait, WorkKind,
 };
 
 use crate::calls::Calls;
 use crate::recorded::Recorded;
 use crate::requests::histogram::Histogram;
-use crate::requests::kept::{KeptRequests, OwnRequests};
+use crate::requests::kept::{Counted, KeptRequests, OwnRequests};
 use crate::requests::life;
 use crate::requests::slowest::{RequestSums, Slowest, Windows};
 use crate::rings::RingInput;
@@ -94,6 +94,8 @@ impl Input {
         input.recorded.meta = recording.meta().clone();
         let mut requests = Slowest::new(MAX_REQUESTS);
         let mut own = Slowest::new(MAX_REQUESTS);
+        let mut jobs = Slowest::new(MAX_REQUESTS);
+        let mut handed = Slowest::new(MAX_REQUESTS);
         // Whose connection it was is not known of a request that was read before the recording
         // began: those that follow on it tell.
         let mut before: Vec<Request> = Vec::new();
@@ -103,6 +105,13 @@ impl Input {
                 own_sockets.insert(row.socket);
             }
             match row.own {
+                _ if matches!(row.kind, WorkKind::Job | WorkKind::HandedJob) => {
+                    input.requests.jobs.note(row);
+                    match row.kind {
+                        WorkKind::HandedJob => handed.add(row),
+                        _ => jobs.add(row),
+                    }
+                }
                 true => own.add(row),
                 false if row.since_before && before.len() < MAX_ROWS => before.push(row.clone()),
                 false => requests.add(row),
@@ -116,7 +125,8 @@ impl Input {
             }
         }
         input.recorded.counters = recording.counters()?;
-        input.take_requests(requests.finish(), own.finish());
+        let jobs = [jobs.finish(), handed.finish()];
+        input.take_requests(requests.finish(), jobs, own.finish());
         recording.read::<ThreadEvent>(None, &mut |row| {
             input.threads.push(row.clone());
         })?;
@@ -182,10 +192,14 @@ impl Input {
         recording.read::<Abandoned>(None, &mut |row| {
             input.recorded.abandoned.push(row.clone());
         })?;
+        recording.read::<Push>(None, &mut |row| {
+            input.recorded.pushes.push(row.clone());
+        })?;
         recording.read::<DnsQuery>(None, &mut |row| {
             input.recorded.dns.push(row.clone());
         })?;
         input.calls = Calls::read(recording)?;
+        recording.read::<NameRow>(None, &mut |row| input.recorded.given_names.add(row))?;
         recording.read::<Cpu>(None, &mut |row| input.recorded.cpu.add(row))?;
         recording.read::<SocketCpu>(None, &mut |row| input.recorded.cpu.sockets.add(row))?;
         recording.read::<Burst>(None, &mut |row| input.recorded.bursts.add(row))?;
@@ -233,29 +247,65 @@ impl Input {
 
     /// Takes the requests of others. Those of the target to itself are a part of what others' wait
     /// for; where there are no others, as where a program measures itself, they are what there is.
-    fn take_requests(&mut self, others: SlowestAndRest, own: SlowestAndRest) {
-        let of = |name: &str| self.recorded.counters.get(name).copied().unwrap_or(0);
+    /// So it is with jobs: who serves nobody and works on messages has these. Of jobs and of those
+    /// that were handed on it is those that took longer: who hands them on does nothing else, and
+    /// who does not may have helpers for something else, as for a log.
+    fn take_requests(
+        &mut self,
+        others: SlowestAndRest,
+        [jobs, handed]: [SlowestAndRest; 2],
+        own: SlowestAndRest,
+    ) {
+        let of = |whose: Counted, name: &str| {
+            let counter = format!("{}requests.{name}", whose.counters());
+            self.recorded.counters.get(&counter).copied().unwrap_or(0)
+        };
         let count = |(kept, sums, _): &SlowestAndRest, summed_up: u64| {
             let answered = kept.iter().filter(|row| life::latency_ns(row).is_some());
             summed_up
                 .saturating_add(sums.count)
                 .saturating_add(answered.count() as u64)
         };
-        let others_count = count(&others, of("requests.count"));
-        let own_count = count(
-            &own,
-            of(&format!("{}requests.count", OwnRequests::COUNTERS)),
-        );
-        let counted = others_count == 0 && others.0.is_empty() && own_count > 0;
+        let others_count = count(&others, of(Counted::Others, "count"));
+        let took_ns = |(kept, sums, _): &SlowestAndRest, whose: Counted| {
+            let kept_ns = kept.iter().filter_map(life::latency_ns);
+            let kept_ns = kept_ns.fold(sums.total_ns, u64::saturating_add);
+            kept_ns.saturating_add(of(whose, "total-ns"))
+        };
+        let jobs_ns = took_ns(&jobs, Counted::Jobs);
+        let handed_ns = took_ns(&handed, Counted::HandedJobs);
+        let (jobs, jobs_ns, kind) = if handed_ns > jobs_ns {
+            (handed, handed_ns, Counted::HandedJobs)
+        } else {
+            (jobs, jobs_ns, Counted::Jobs)
+        };
+        let jobs_count = count(&jobs, of(kind, "count"));
+        let own_count = count(&own, of(Counted::Own, "count"));
+        let counted = if others_count > 0 || !others.0.is_empty() {
+            Counted::Others
+        } else if jobs_count > 0 || !jobs.0.is_empty() {
+            kind
+        } else if own_count > 0 {
+            Counted::Own
+        } else {
+            Counted::Others
+        };
+        self.requests.jobs.total_ns = jobs_ns;
+        self.requests.jobs.count = jobs_count;
         self.requests.own = OwnRequests {
             count: own_count,
-            counted,
+            counted: counted == Counted::Own,
         };
-        let (kept, sums, latency) = if counted { own } else { others };
+        self.requests.counted = counted;
+        let (kept, sums, latency) = match counted {
+            Counted::Others => others,
+            Counted::Jobs | Counted::HandedJobs => jobs,
+            Counted::Own => own,
+        };
         self.requests.rows = kept;
         self.requests.sums = sums;
         self.requests.latency = latency;
-        self.take_counters(self.requests.own.counters());
+        self.take_counters(counted.counters());
     }
 
     /// Adds the requests that the kernel side summed up, under names that begin so.
@@ -307,6 +357,8 @@ impl Input {
             self.recorded.task_looks.left_out(),
             self.recorded.abandoned.left_out(),
             self.recorded.dns.left_out(),
+            self.recorded.given_names.left_out(),
+            self.recorded.pushes.left_out(),
             self.calls.exchanges.left_out(),
             self.calls.short.left_out(),
         ];
@@ -356,7 +408,7 @@ mod tests {
     #[test]
     fn the_targets_own_requests_are_not_counted_again() {
         let mut input = input();
-        input.take_requests(kept(&[100]), kept(&[90, 80]));
+        input.take_requests(kept(&[100]), [kept(&[70]), kept(&[])], kept(&[90, 80]));
         let own = OwnRequests {
             count: 9,
             counted: false,
@@ -374,7 +426,7 @@ mod tests {
         let mut input = input();
         input.recorded.counters.remove("requests.count");
         input.recorded.counters.remove("requests.total-ns");
-        input.take_requests(kept(&[]), kept(&[90, 80]));
+        input.take_requests(kept(&[]), [kept(&[]), kept(&[])], kept(&[90, 80]));
         let own = OwnRequests {
             count: 9,
             counted: true,
@@ -385,5 +437,21 @@ mod tests {
             (input.requests.sums.count, input.requests.sums.total_ns),
             (7, 70)
         );
+    }
+
+    #[test]
+    fn jobs_are_the_requests_of_who_serves_nobody() {
+        let mut input = input();
+        input.take_requests(kept(&[100]), [kept(&[90, 80]), kept(&[70])], kept(&[]));
+        assert_eq!(input.requests.counted, Counted::Others);
+        assert_eq!(
+            (input.requests.jobs.count, input.requests.jobs.total_ns),
+            (2, 170)
+        );
+        input.recorded.counters.remove("requests.count");
+        input.take_requests(kept(&[]), [kept(&[90]), kept(&[90, 80])], kept(&[70]));
+        assert_eq!(input.requests.counted, Counted::HandedJobs);
+        assert_eq!(input.requests.rows.len(), 2);
+        assert!(!input.requests.own.counted);
     }
 }

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
+use std::slice;
 
 use whywait_events::Ns;
+use whywait_words::{KEPT_NAME_BYTES, program_name};
 
 use crate::calls::Calls;
 use crate::input::Input;
@@ -134,9 +136,28 @@ impl Joined {
         }
     }
 
-    /// The name of a thread's role, which holds from run to run.
+    /// The name of a thread's role, which holds from run to run. A number in the program's own name
+    /// is its version's, as in `python3`: it tells no worker from another one.
     pub fn role_name(&self, tid: u32) -> String {
-        without_numbers(self.thread_name(tid))
+        let name = self.thread_name(tid);
+        match self.is_programs(tid, name) {
+            true => name.to_owned(),
+            false => without_numbers(name),
+        }
+    }
+
+    /// Whether a thread has the name of the program that its process runs, or the target does.
+    fn is_programs(&self, tid: u32, name: &str) -> bool {
+        let thread = self.threads.get(&tid);
+        let process = thread.and_then(|thread| self.threads.get(&thread.tgid));
+        let commands = [
+            process.map(|process| slice::from_ref(&process.command)),
+            Some(self.meta.command.as_slice()),
+        ];
+        let mut names = commands.into_iter().flatten().map(program_name);
+        names.any(|program| {
+            program == name || (name.len() >= KEPT_NAME_BYTES && program.starts_with(name))
+        })
     }
 
     /// The processes of these threads.

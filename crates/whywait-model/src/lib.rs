@@ -29,6 +29,7 @@ mod incomplete;
 mod input;
 mod joined;
 mod model;
+mod names;
 pub mod path;
 pub mod pools;
 mod recorded;
@@ -37,7 +38,6 @@ pub mod rings;
 mod roles;
 mod rows;
 pub mod script;
-mod secrets;
 mod stacks;
 mod stops;
 mod timeline;
@@ -56,7 +56,6 @@ pub use recorded::Recorded;
 pub use requests::{Account, RequestRef};
 pub use roles::Role;
 pub use rows::Rows;
-pub use secrets::without_secrets;
 pub use stacks::{
     FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
     hidden, origin, stable_name,

@@ -7,9 +7,11 @@ use whywait_events::recording::Meta;
 use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
 use crate::dns::LateDns;
+use crate::names::GivenNames;
 use crate::requests::abandoned::AbandonedRequests;
 use crate::requests::accept_queues::AcceptQueues;
 use crate::requests::open_connections::OpenConnections;
+use crate::requests::pushes::Pushes;
 use crate::requests::tails::Tails;
 use crate::requests::task_waits::TaskLooks;
 use crate::requests::under_way::ResponseLooks;
@@ -39,12 +41,16 @@ pub struct Recorded {
     pub tails: Tails,
     /// Responses that were under way when somebody looked.
     pub responses: ResponseLooks,
+    /// What was sent unasked to several connections.
+    pub pushes: Pushes,
     /// What the tasks of slow requests did.
     pub(crate) task_looks: TaskLooks,
     /// Requests that were answered for clients that had gone.
     pub abandoned: AbandonedRequests,
     /// DNS queries that were not answered in time.
     pub dns: LateDns,
+    /// What requests and calls are called.
+    pub(crate) given_names: GivenNames,
     /// What CPU time was for.
     pub cpu: CpuTime,
     /// Where threads were sampled on a CPU.

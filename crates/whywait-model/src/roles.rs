@@ -134,6 +134,33 @@ mod tests {
     }
 
     #[test]
+    fn a_version_in_a_programs_name_stays() {
+        let mut script = Script::new();
+        script
+            .recorded(|recorded| recorded.meta.command = vec!["/usr/bin/python3".to_owned()])
+            .thread_of(10, 10, "python3")
+            .thread_of(10, 11, "worker-12");
+        let model = script.model();
+        assert_eq!(model.role_name(10), "python3");
+        assert_eq!(model.role_name(11), "worker-N");
+    }
+
+    #[test]
+    fn a_process_has_its_name_and_no_title() {
+        let mut script = Script::new();
+        script
+            .thread_of(10, 10, "gunicorn: maste")
+            .thread_of(10, 11, "pool: 7");
+        let model = script.model();
+        assert_eq!(model.thread_name(10), "gunicorn");
+        assert_eq!(
+            model.thread_name(11),
+            "pool: 7",
+            "threads have names of their own"
+        );
+    }
+
+    #[test]
     fn threads_of_one_name_in_one_program_have_one_role() {
         let mut script = Script::new();
         script

@@ -13,9 +13,9 @@
 
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NoCpu, Ns,
-    Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId, TaskLook, ThreadChange,
-    ThreadEvent, UNNAMED_JIT, Wait, WakeContext,
+    AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NameKind,
+    NameRow, NoCpu, Ns, Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId,
+    TaskLook, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait, WakeContext, WorkKind,
 };
 
 mod wire;
@@ -88,6 +88,7 @@ impl Script {
             parent_tid: 0,
             change: ThreadChange::Found,
             comm: name.to_owned(),
+            command: String::new(),
         });
         self
     }
@@ -101,6 +102,21 @@ impl Script {
             parent_tid: by,
             change: ThreadChange::Fork,
             comm: name.to_owned(),
+            command: String::new(),
+        });
+        self
+    }
+
+    /// A process that another thread makes.
+    pub fn process_made(&mut self, pid: u32, name: &str, at_ms: u64, by: u32) -> &mut Self {
+        self.input.threads.push(ThreadEvent {
+            at_ns: ms(at_ms),
+            tid: pid,
+            tgid: pid,
+            parent_tid: by,
+            change: ThreadChange::Fork,
+            comm: name.to_owned(),
+            command: String::new(),
         });
         self
     }
@@ -146,6 +162,25 @@ impl Script {
                 truncated: false,
             },
         );
+        id
+    }
+
+    /// The coroutines of a task of Python, outermost first: name, file and line of each.
+    pub fn coroutines(&mut self, calls: &[(&str, &str, u32)]) -> StackId {
+        let id = self.next_stack;
+        self.next_stack += 1;
+        let label = |(name, file, line): &(&str, &str, u32)| Label {
+            name: (*name).into(),
+            named: true,
+            file: (*file).into(),
+            line: *line,
+            module: "python".into(),
+            kind: ModuleKind::Python,
+        };
+        let labels = calls.iter().rev().map(label).collect();
+        let truncated = false;
+        let text = StackText { labels, truncated };
+        self.input.recorded.stacks.insert(id, text);
         id
     }
 
@@ -494,6 +529,18 @@ impl Script {
         self
     }
 
+    /// What a request or an exchange is called.
+    pub fn name(&mut self, (socket, seq): (u64, u32), kind: NameKind, name: &str) -> &mut Self {
+        self.input.recorded.given_names.add(&NameRow {
+            socket,
+            seq,
+            kind,
+            name: name.to_owned(),
+            ..NameRow::default()
+        });
+        self
+    }
+
     /// A counter of the recording.
     pub fn counter(&mut self, name: &str, value: u64) -> &mut Self {
         self.input.recorded.counters.insert(name.to_owned(), value);
@@ -707,9 +754,21 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It is a stream of messages that goes on until then: the answer is the first of them.
+    pub fn goes_on_until(mut self, at_ms: u64) -> Self {
+        self.request.ended_ns = Some(ms(at_ms));
+        self
+    }
+
     /// It was seen lying in an io_uring ring until then, at least.
     pub fn taken(mut self, at_ms: u64) -> Self {
         self.request.taken_ns = Some(ms(at_ms));
+        self
+    }
+
+    /// This task reads it.
+    pub fn read_by(mut self, task: u32) -> Self {
+        self.request.recv_task = task;
         self
     }
 
@@ -722,6 +781,14 @@ impl<'a> RequestLine<'a> {
     /// Its connection is this descriptor of the process; 10 otherwise.
     pub fn descriptor(mut self, fd: i32) -> Self {
         self.request.fd = fd;
+        self
+    }
+
+    /// It is a job that this thread handed on.
+    pub fn handed(mut self, by: u32) -> Self {
+        self.request.kind = WorkKind::HandedJob;
+        self.request.handed_by = by;
+        self.request.local_port = 0;
         self
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use whywait_events::{
     Busy, CpuWait, Ns, Part, Parts, Preempted, Sample, ThreadChange, ThreadEvent, Wait,
 };
+use whywait_words::process_name;
 
 /// What a thread did at a time, as far as long waits show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +90,12 @@ pub struct Thread {
     pub tgid: u32,
     /// Its last name. Hostile.
     pub name: String,
+    /// The command line of the program that it became last, as far as it was read. Hostile.
+    pub command: String,
     /// When it was made and by which thread, if that was seen.
     pub started: Option<(Ns, u32)>,
+    /// When it first became another program, if that was seen.
+    pub became_ns: Option<Ns>,
     /// When it ended, if that was seen.
     pub ended_ns: Option<Ns>,
     /// Its long waits.
@@ -247,8 +252,19 @@ pub(crate) fn threads(
             thread.started = Some((event.at_ns, event.parent_tid));
         }
         thread.ended_ns = (event.change == ThreadChange::Exit).then_some(event.at_ns);
+        if event.change == ThreadChange::Exec {
+            thread.became_ns.get_or_insert(event.at_ns);
+        }
+        if !event.command.is_empty() {
+            thread.command.clone_from(&event.command);
+        }
         if event.change != ThreadChange::Exit || thread.name.is_empty() {
-            thread.name.clone_from(&event.comm);
+            // Of the first thread it is the process's.
+            let name = match event.tid == event.tgid {
+                true => process_name(&event.comm),
+                false => &event.comm,
+            };
+            name.clone_into(&mut thread.name);
         }
     }
     let mut by_thread: BTreeMap<u32, Vec<Wait>> = BTreeMap::new();

@@ -163,6 +163,7 @@ impl Hour {
                 parent_tid: 0,
                 change: ThreadChange::Found,
                 comm,
+                command: String::new(),
             }))?;
         }
         self.writer.write(&Event::Module(Module {

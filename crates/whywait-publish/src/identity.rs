@@ -5,6 +5,7 @@ use std::path::Path;
 use whywait_compare::gate::Date;
 use whywait_events::recording::{Meta, Recording};
 use whywait_events::{Module, ModuleKind, Ns};
+use whywait_words::program_name;
 
 use crate::table::WallClock;
 use crate::text::clean;
@@ -166,13 +167,9 @@ fn wall(meta: &Meta, ns: Ns) -> WallClock {
 
 /// The program's name, without its arguments: they may hold what nobody else is to know.
 fn program(meta: &Meta) -> String {
-    let path = meta.command.first().map(String::as_str).unwrap_or_default();
-    // What a process calls itself may be a sentence: `nginx: master process /usr/sbin/nginx`.
-    let word = path.split([' ', ':']).next().unwrap_or_default();
-    let name = Path::new(word).file_name().and_then(|name| name.to_str());
-    match name {
-        Some(name) if !name.is_empty() => name.chars().take(64).collect(),
-        _ => "unknown".to_owned(),
+    match program_name(&meta.command) {
+        "" => "unknown".to_owned(),
+        name => name.chars().take(64).collect(),
     }
 }
 

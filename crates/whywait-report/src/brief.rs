@@ -201,7 +201,7 @@ fn suspect(finding: &Finding, cut: &impl Fn(&str) -> String) -> BriefFinding {
         title: cut(&finding.title),
         cause: finding.cause.as_ref().map(|cause| {
             let thread = escape(&cause.thread, Charset::Unicode, NAME);
-            cut(&format!("thread {} ({thread}) {}", cause.tid, cause.doing))
+            cut(&format!("thread {thread} ({}) {}", cause.tid, cause.doing))
         }),
         fix: cut(&finding.fix),
         saving: BriefSaving {

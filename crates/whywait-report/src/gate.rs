@@ -46,6 +46,7 @@ mod tests {
             explains: Vec::new(),
             not_by_all_fixes_ns: 0,
             as_ever: None,
+            requests: Default::default(),
         };
         Report::new(
             Target::default(),

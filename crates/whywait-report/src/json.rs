@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
-use whywait_model::requests::{RequestRow, Slow};
+use whywait_model::requests::{RequestRow, RouteRow, Slow};
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
 
@@ -32,6 +32,9 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
         *share = rounded(*share);
     }
     report.calls = report.calls.iter().map(rounded_peer).collect();
+    for row in &mut report.statements {
+        row.per_request = row.per_request.map(rounded);
+    }
     report.uring = report.uring.iter().map(rounded_ring).collect();
     pretty(&report)
 }
@@ -104,6 +107,17 @@ pub fn request_list_to_json(rows: &[RequestRow]) -> serde_json::Result<String> {
     })
 }
 
+/// The requests of one name, as [`to_json`] writes a report.
+///
+/// # Errors
+/// Fails only if a value cannot be written as JSON, which no field of a row allows.
+pub fn route_to_json(row: &RouteRow) -> serde_json::Result<String> {
+    pretty(&Route {
+        schema: Report::SCHEMA,
+        route: row,
+    })
+}
+
 /// One slow request with its critical path, as [`to_json`] writes a report.
 ///
 /// # Errors
@@ -131,6 +145,12 @@ struct Cpu<'a> {
 struct Request<'a> {
     schema: u32,
     request: &'a Slow,
+}
+
+#[derive(Serialize)]
+struct Route<'a> {
+    schema: u32,
+    route: &'a RouteRow,
 }
 
 #[derive(Serialize)]

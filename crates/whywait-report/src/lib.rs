@@ -13,8 +13,9 @@ pub mod text;
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_findings::{Facts, Finding, Verdict};
-use whywait_model::calls::PeerRow;
+use whywait_model::calls::{PeerRow, StatementRow};
 use whywait_model::cpu::CpuSummary;
+use whywait_model::path::run::ProgramRun;
 use whywait_model::rings::RingRow;
 use whywait_model::{Coverage, Model, Target, requests};
 
@@ -22,7 +23,7 @@ pub use brief::{BRIEF_BYTES, Brief, brief_schema, brief_to_json};
 pub use gate::{fails, worst};
 pub use json::{
     calls_to_json, cpu_to_json, json_schema, request_list_to_json, request_to_json, rings_to_json,
-    to_json, waits_to_json,
+    route_to_json, to_json, waits_to_json,
 };
 
 /// Everything that whywait has to say of one recording. The order of the fields is the order of the
@@ -35,6 +36,9 @@ pub struct Report {
     pub target: Target,
     /// The requests and where their time went.
     pub requests: requests::Requests,
+    /// What a program that serves nobody spent its time on; absent: it serves somebody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<ProgramRun>,
     /// What CPU time was for; absent when the recording does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuSummary>,
@@ -45,6 +49,9 @@ pub struct Report {
     /// The peers that were asked for something, and how long that took.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<PeerRow>,
+    /// What was asked of peers, by name; empty: no names were asked for, or none is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<StatementRow>,
     /// The io_uring rings, and where their operations' time went.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uring: Vec<RingRow>,
@@ -72,7 +79,9 @@ impl Report {
         Report {
             verdict,
             calls: model.calls(),
+            statements: model.statements(),
             uring: model.rings(),
+            run: facts.run().cloned(),
             cpu: model.cpu_summary(),
             notes: model.meta.notes.clone(),
             looked_at: whywait_findings::looked_at(model),
@@ -91,10 +100,12 @@ impl Report {
             schema: Self::SCHEMA,
             target,
             requests,
+            run: None,
             cpu: None,
             verdict: Verdict::of_findings(&findings).unwrap_or_default(),
             findings,
             calls: Vec::new(),
+            statements: Vec::new(),
             uring: Vec::new(),
             coverage,
             notes: Vec::new(),

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Operation, RegisterRule,
-    UnwindSection, X86_64,
+    UnwindSection,
 };
 
+use crate::arch;
 use crate::elf::{Elf, ReadAt, u32_at};
 
 /// What a row of the unwind tables says about a code address.
@@ -155,6 +156,17 @@ impl UnwindTables {
         Some(header)
     }
 
+    /// Where functions with tables begin, as the file states addresses.
+    #[cfg(fuzzing)]
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        let rows = self.header.get(TABLE..).unwrap_or_default().chunks_exact(8);
+        let starts = rows.filter_map(|row| u32_at(row, 0));
+        starts.map(|it| {
+            self.header_address
+                .wrapping_add_signed(i64::from(it as i32))
+        })
+    }
+
     /// How much memory they take.
     pub(crate) fn bytes(&self) -> usize {
         self.eh_frame.len() + self.header.len()
@@ -208,6 +220,63 @@ impl UnwindTables {
         usize::try_from(relative(low * 8 + 4)?.checked_sub(self.eh_frame_address)?).ok()
     }
 
+    /// The most code in one piece that has no rows: from the end of a function to the next one.
+    pub(crate) fn largest_gap(&self) -> Option<Range<u64>> {
+        let rows = self.header.get(TABLE..)?.chunks_exact(8);
+        let starts = rows.filter_map(|row| {
+            let value = i32::from_le_bytes(row[..4].try_into().ok()?);
+            Some(self.header_address.wrapping_add_signed(i64::from(value)))
+        });
+        let starts = Vec::from_iter(starts);
+        let apart = starts.windows(2).map(|pair| pair[0]..pair[1]);
+        let widest = apart.max_by_key(|gap| gap.end.saturating_sub(gap.start))?;
+        let offset = gimli::EhFrameOffset(self.fde_offset(widest.start)?);
+        let section = self.section();
+        let function = section
+            .fde_from_offset(&self.bases(), offset, EhFrame::cie_from_offset)
+            .ok()?;
+        let end = function.initial_address().checked_add(function.len())?;
+        (end < widest.end).then_some(end..widest.end)
+    }
+
+    /// The function that a code address is in.
+    pub(crate) fn function(&self, address: u64) -> Option<Range<u64>> {
+        let offset = gimli::EhFrameOffset(self.fde_offset(address)?);
+        let fde = self
+            .section()
+            .fde_from_offset(&self.bases(), offset, EhFrame::cie_from_offset)
+            .ok()?;
+        fde.contains(address)
+            .then(|| fde.initial_address()..fde.end_address())
+    }
+
+    /// Where the function at an address has saved [`arch::KEPT`] registers, from its caller's stack
+    /// pointer on; within, `None`: they still have their values. `None`: that is not known.
+    pub(crate) fn saved(
+        &self,
+        address: u64,
+        context: &mut UnwindContext,
+    ) -> Option<[Option<i64>; 2]> {
+        let section = self.section();
+        let bases = self.bases();
+        let offset = gimli::EhFrameOffset(self.fde_offset(address)?);
+        let fde = section
+            .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
+            .ok()?;
+        if !fde.contains(address) || fde.entry_len() > MAX_FDE || fde.cie().entry_len() > MAX_FDE {
+            return None;
+        }
+        let row = fde
+            .unwind_info_for_address(&section, &bases, context, address)
+            .ok()?;
+        let [one, other] = arch::KEPT.map(|register| match row.register(register) {
+            None | Some(RegisterRule::SameValue) => Some(None),
+            Some(RegisterRule::Offset(offset)) => Some(Some(offset)),
+            Some(_) => None,
+        });
+        Some([one?, other?])
+    }
+
     /// What the tables have for a code address.
     pub(crate) fn row(&self, address: u64, context: &mut UnwindContext) -> UnwindRow {
         let section = self.section();
@@ -239,10 +308,7 @@ impl UnwindTables {
         let Ok(row) = fde.unwind_info_for_address(&section, &bases, context, address) else {
             return UnwindRow::Missing;
         };
-        if matches!(
-            row.register(X86_64::RA),
-            None | Some(RegisterRule::Undefined)
-        ) {
+        if arch::has_no_caller(row.register(arch::RETURN_ADDRESS)) {
             return UnwindRow::Start;
         }
         let mut expressions = Vec::new();
@@ -254,10 +320,10 @@ impl UnwindTables {
                 return UnwindRow::Refused;
             }
             CfaRule::RegisterAndOffset { register, .. } => {
-                by_frame_pointer = *register == X86_64::RBP
+                by_frame_pointer = *register == arch::FRAME_POINTER
             }
         }
-        for register in [X86_64::RBP, X86_64::RA] {
+        for register in [arch::FRAME_POINTER, arch::RETURN_ADDRESS] {
             match row.register(register) {
                 Some(RegisterRule::Expression(e) | RegisterRule::ValExpression(e)) => {
                     expressions.push(e)

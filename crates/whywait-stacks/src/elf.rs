@@ -222,6 +222,18 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         self.bytes(section.offset, section.size, at_most)
     }
 
+    /// A number in the file's data, at an address as the file states it; 0 where the file has no
+    /// bytes for it.
+    pub(crate) fn number_at_address(&self, address: u64) -> Option<i32> {
+        let holds = |s: &&Segment| address >= s.address && address - s.address < s.size;
+        let Some(segment) = self.segments.iter().find(holds) else {
+            return Some(0);
+        };
+        let offset = segment.offset.checked_add(address - segment.address)?;
+        let bytes = self.bytes(offset, 4, 4)?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
     fn bytes(&self, offset: u64, size: u64, at_most: u64) -> Option<Vec<u8>> {
         if size > at_most || offset.checked_add(size)? > self.length {
             return None;

@@ -130,7 +130,7 @@ impl GoroutineHead {
     }
 
     /// The range of its stack in use; `None`: the stack pointer is not on it.
-    fn used(&self) -> Option<(u64, usize)> {
+    pub(crate) fn used(&self) -> Option<(u64, usize)> {
         let (low, high) = self.stack;
         let on_stack = self.sp > low && self.sp < high && self.sp.is_multiple_of(8);
         let size = high.checked_sub(self.sp)?.min(MAX_READ);
@@ -179,6 +179,7 @@ pub(crate) fn read(
         ip: before.pc,
         sp,
         bp: 0,
+        lr: 0,
     };
     Ok(GoroutineRead::Parked(before.state, registers, stack))
 }

@@ -14,6 +14,8 @@ pub(crate) struct Kernel {
     symbols: Option<Symbols>,
     /// Reads them.
     reader: Option<JoinHandle<Symbols>>,
+    /// Whether a name was ever looked for.
+    asked: bool,
     /// Frames of addresses seen before; a kernel has not many that stacks go through.
     frames: HashMap<u64, Frame>,
 }
@@ -53,6 +55,12 @@ impl Kernel {
         }
     }
 
+    /// Whether names were looked for, and the kernel shows none.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let symbols = self.symbols.as_ref();
+        self.asked && symbols.is_some_and(|symbols| symbols.table.is_empty())
+    }
+
     /// Frames of kernel addresses.
     pub(crate) fn frames(
         &mut self,
@@ -64,6 +72,7 @@ impl Kernel {
             return vec![];
         }
         self.prepared();
+        self.asked = true;
         let symbols = self.symbols.get_or_insert_with(Symbols::read);
         let module = modules.special(ModuleKind::Kernel);
         let frame = |(depth, &address): (usize, &u64)| {
@@ -110,8 +119,15 @@ impl Symbols {
             let Ok(start) = u32::try_from(symbols.names.len()) else {
                 break;
             };
+            // The functions of system calls have x86-64's names, as these have its numbers.
+            let (entry, name) = match name.strip_prefix("__arm64_sys_") {
+                Some(call) => ("__x64_sys_", call),
+                None => ("", name),
+            };
+            symbols.names.push_str(entry);
             symbols.names.push_str(name);
-            symbols.table.push((address, start, name.len() as u32));
+            let length = symbols.names.len() - start as usize;
+            symbols.table.push((address, start, length as u32));
         }
         // Stable: of several names for an address the kernel's first stays first, and is the one
         // that lookups find.
@@ -144,6 +160,21 @@ ffffffff81000100 t do_futex
 ffffffff81000180 d data
 ffffffff81000200 t ext4_sync_file\t[ext4]
 ";
+
+    #[test]
+    fn a_kernel_that_shows_no_address_hides_its_names() {
+        let hidden = b"0000000000000000 T _stext\n0000000000000000 t do_futex\n";
+        for (text, is_hidden) in [(TEXT, false), (&hidden[..], true)] {
+            let mut kernel = Kernel {
+                symbols: Some(Symbols::parse(text)),
+                ..Kernel::default()
+            };
+            assert!(!kernel.is_hidden(), "nobody asked");
+            let (mut modules, mut losses) = (Modules::default(), Losses::default());
+            kernel.frames(&[0xffff_ffff_8100_0104], &mut modules, &mut losses);
+            assert_eq!(kernel.is_hidden(), is_hidden);
+        }
+    }
 
     #[test]
     fn frames_carry_names_and_no_addresses() {

@@ -1,7 +1,7 @@
 //! From the copied bytes of a thread's stack to names.
 //!
 //! Two halves share the notion of a module (a mapped file, the kernel, a just-in-time compiler's
-//! code, Python):
+//! code, an interpreter):
 //!
 //! - [`Unwinder`], while recording: turns registers and stack bytes into
 //!   [`Frame`](whywait_events::Frame)s of the vocabulary, by the unwind tables of the mapped files
@@ -17,28 +17,41 @@
 mod arch;
 mod budget;
 mod cfi;
+#[cfg(target_arch = "x86_64")]
 mod code;
 mod elf;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod go;
 mod goroutine;
+mod hotspot;
 mod interner;
+mod interpreter;
 mod kernel;
 mod loss;
+#[cfg(any(test, fuzzing))]
+mod made_up;
+mod managed;
 mod maps;
+#[cfg(test)]
+mod memory_tests;
 mod modules;
 mod perf_map;
+mod php;
 mod process;
 mod python;
+mod ruby;
 mod runtimes;
 mod sleep;
 mod symbolise;
 mod unwind;
+mod v8;
 
 pub use arch::Registers;
 pub use goroutine::Goroutine;
 pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
-pub use python::Coroutines;
+pub use python::{CoroutineTask, Coroutines, TaskLocks, TaskPlace};
 pub use runtimes::Runtimes;
 pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
-pub use unwind::{Unwinder, Unwound};
+pub use unwind::{RunningThread, Unwinder, Unwound};

@@ -1,6 +1,6 @@
 //! Why something is missing from a stack, and how often.
 
-/// Why a stack was cut, or lacks names or Python frames.
+/// Why a stack was cut or lacks names, or why a task could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Loss {
@@ -19,21 +19,24 @@ pub(crate) enum Loss {
     TooManyProcesses,
     Memory,
     KernelSymbols,
-    PythonVersion,
-    PythonMoved,
-    PythonThread,
-    PythonRead,
-    PythonUnmatched,
-    PythonLate,
-    PythonChanged,
-    PythonUncertain,
-    PythonInnermost,
     GoVersion,
     GoTask,
     GoTaskChanged,
+    PythonTasks,
+    PythonTask,
+    PythonTaskChanged,
+    HotSpotVersion,
+    HotSpotDescription,
+    HotSpotCode,
+    HotSpotFrame,
+    HotSpotMethod,
+    V8Constants,
+    V8Code,
+    V8Function,
+    V8Changed,
 }
 
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 30] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
@@ -49,31 +52,87 @@ const NAMES: [&str; 27] = [
     "too many processes",
     "no memory left for the target",
     "kernel symbols hidden",
-    "python version not supported",
-    "python thread moved on",
-    "python thread not found",
-    "python state not readable",
-    "python frames not matched",
-    "python sample too old",
-    "python frames changed while read",
-    "python frames not certain",
-    "python innermost frames not certain",
     "go version not supported",
     "go task not readable",
     "go task changed while read",
+    "python tasks not found",
+    "python task not readable",
+    "python task changed while read",
+    "hotspot version not supported",
+    "hotspot description lacks fields",
+    "hotspot code not readable",
+    "hotspot frame not readable",
+    "hotspot method not readable",
+    "v8 constants missing",
+    "v8 code not found",
+    "v8 function not readable",
+    "v8 function changed while read",
 ];
+
+/// A language whose functions an interpreter keeps elsewhere than on the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Language {
+    Python,
+    Ruby,
+    Php,
+}
+
+/// Why functions of such a language are missing from a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Unread {
+    Version,
+    Moved,
+    Thread,
+    Memory,
+    Unmatched,
+    Late,
+    Changed,
+    Uncertain,
+    Innermost,
+}
+
+macro_rules! names_of {
+    ($language:literal) => {
+        [
+            concat!($language, " version not supported"),
+            concat!($language, " thread moved on"),
+            concat!($language, " thread not found"),
+            concat!($language, " state not readable"),
+            concat!($language, " frames not matched"),
+            concat!($language, " sample too old"),
+            concat!($language, " frames changed while read"),
+            concat!($language, " frames not certain"),
+            concat!($language, " innermost frames not certain"),
+        ]
+    };
+}
+
+const UNREAD: [[&str; 9]; 3] = [names_of!("python"), names_of!("ruby"), names_of!("php")];
 
 /// Counters, one for each reason.
 #[derive(Debug, Default)]
-pub(crate) struct Losses([u64; NAMES.len()]);
+pub(crate) struct Losses {
+    stacks: [u64; NAMES.len()],
+    functions: [[u64; UNREAD[0].len()]; UNREAD.len()],
+}
 
 impl Losses {
     pub(crate) fn count(&mut self, loss: Loss) {
-        self.0[loss as usize] += 1;
+        self.stacks[loss as usize] += 1;
+    }
+
+    pub(crate) fn count_unread(&mut self, language: Language, unread: Unread) {
+        self.functions[language as usize][unread as usize] += 1;
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        NAMES.into_iter().zip(self.0)
+        let functions = UNREAD.as_flattened().iter().copied();
+        NAMES
+            .into_iter()
+            .zip(self.stacks)
+            .chain(functions.zip(self.functions.as_flattened().iter().copied()))
     }
 }
 
@@ -84,7 +143,7 @@ mod tests {
     #[test]
     fn names_are_in_order() {
         let mut losses = Losses::default();
-        losses.count(Loss::PythonUnmatched);
+        losses.count_unread(Language::Ruby, Unread::Unmatched);
         losses.count(Loss::KernelSymbols);
         let counted: Vec<_> = losses
             .iter()
@@ -93,7 +152,7 @@ mod tests {
             .collect();
         assert_eq!(
             counted,
-            ["kernel symbols hidden", "python frames not matched"]
+            ["kernel symbols hidden", "ruby frames not matched"]
         );
     }
 }

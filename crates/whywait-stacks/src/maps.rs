@@ -96,7 +96,7 @@ pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
 }
 
 /// A search for what is mapped at some addresses.
-struct Search {
+pub(crate) struct Search {
     /// In ascending order, with their places among the names.
     addresses: Vec<(u64, usize)>,
     names: Vec<Option<String>>,
@@ -106,7 +106,7 @@ struct Search {
 }
 
 impl Search {
-    fn of(addresses: &[u64]) -> Self {
+    pub(crate) fn of(addresses: &[u64]) -> Self {
         let mut sorted: Vec<_> = addresses.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         Self {
@@ -117,7 +117,7 @@ impl Search {
     }
 
     /// Whether there is more to look for after this line.
-    fn look(&mut self, line: &[u8]) -> bool {
+    pub(crate) fn look(&mut self, line: &[u8]) -> bool {
         let mut fields = line.splitn(6, |&b| b == b' ');
         let hex = |text: &[u8]| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
         let range = fields.next().and_then(|range| {
@@ -152,7 +152,7 @@ impl Search {
 }
 
 /// Parses a line of `/proc/PID/maps`; `None`: it is not executable, or not understood.
-fn parse_line(line: &[u8]) -> Option<Mapping> {
+pub(crate) fn parse_line(line: &[u8]) -> Option<Mapping> {
     // start-end perms offset dev inode [spaces path]; the path is the rest of the line and may hold
     // spaces.
     let mut rest = line;
@@ -181,6 +181,8 @@ fn parse_line(line: &[u8]) -> Option<Mapping> {
         b"[vdso]" => MappedSource::Vdso,
         // A fixed page of the kernel's that nothing returns into.
         b"[vsyscall]" => return None,
+        // What the kernel calls anonymous memory that processes share.
+        b"/dev/zero (deleted)" => MappedSource::Anonymous,
         [b'/', ..] if inode != 0 => {
             let path = unescape(path);
             MappedSource::File(

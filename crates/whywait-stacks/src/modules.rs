@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use whywait_events::{Frame, Module, ModuleKind, Symbol, UNNAMED_JIT};
@@ -20,6 +20,7 @@ use crate::elf::{Elf, ReadAt, Segment};
 use crate::go::GoTable;
 use crate::interner::Interner;
 use crate::maps::{MappedSource, Mapping};
+use crate::v8::{Constants, EXPORTED, MAX_EXPORTED, V8Image};
 
 /// What is known of an ELF file.
 #[derive(Debug)]
@@ -36,6 +37,16 @@ pub(crate) struct Image {
     pub(crate) starts: Vec<Range<u64>>,
     /// What the file has of the Python interpreter.
     pub(crate) python: Option<PythonImage>,
+    /// What the file has of the Ruby interpreter.
+    pub(crate) ruby: Option<RubyImage>,
+    /// What the file has of PHP's engine.
+    pub(crate) php: Option<PhpImage>,
+    /// Where the file has the offsets of asyncio's structures (from 3.14).
+    pub(crate) asyncio: Option<u64>,
+    /// Exported variables with which a runtime describes itself, and their addresses.
+    described: Vec<(String, u64)>,
+    /// What the file has of V8.
+    pub(crate) v8: Option<V8Image>,
     /// Names for frames of the vDSO, which no file on disk has: start, end, name.
     pub(crate) vdso_symbols: Vec<(Range<u64>, String)>,
     charge: Charge,
@@ -56,6 +67,30 @@ pub(crate) struct PythonImage {
     pub(crate) eval: Vec<Range<u64>>,
 }
 
+/// Addresses, as the file states them, of what reading the Ruby interpreter's frames needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RubyImage {
+    /// `ruby_version`: text.
+    pub(crate) version: u64,
+    /// `ruby_current_vm_ptr`, unless it was stripped off.
+    pub(crate) vm: Option<u64>,
+    /// `ruby_vm_at_exit`, a function that loads it.
+    pub(crate) at_exit: Option<u64>,
+    /// Initialised data.
+    pub(crate) data: Range<u64>,
+}
+
+/// Addresses, as the file states them, of what reading the frames of PHP's engine needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PhpImage {
+    /// `executor_globals`, unless it is built for threads.
+    pub(crate) globals: Option<u64>,
+    /// `module_registry`.
+    pub(crate) modules: u64,
+    /// `execute_ex` and the parts that the compiler split off.
+    pub(crate) execute: Vec<Range<u64>>,
+}
+
 /// Symbol tables larger than this are left unread; those of the largest programs are below it.
 const MAX_SYMBOLS: u64 = 128 << 20;
 const MAX_VDSO: u64 = 256 << 10;
@@ -67,6 +102,8 @@ const MAX_READ: u64 = 4 << 30;
 const MAX_OF_A_KIND: usize = 64;
 /// What a file costs beside its tables, without its path.
 const FILE: usize = 1024;
+/// How the variables begin with which HotSpot describes itself.
+const DESCRIBES_HOTSPOT: &[u8] = b"gHotSpotVM";
 /// How much of a command line is read for its first word.
 const MAX_COMMAND: u64 = 4096;
 /// Files that could not be read and are named.
@@ -95,6 +132,10 @@ pub(crate) struct Modules {
     /// Files that could not be read, by their paths.
     unreadable: BTreeSet<String>,
     unnamed_jit: Option<Frame>,
+    /// Files of interpreters and virtual machines that are read.
+    runtimes: BTreeSet<u32>,
+    /// Some of that code was of a runtime that whywait does not read.
+    lacks_map: bool,
     /// Names that must be taken while the process lives.
     pub(crate) symbols: Interner,
     /// For all that is kept of the target.
@@ -115,10 +156,20 @@ impl Default for Modules {
             files: HashMap::new(),
             unreadable: BTreeSet::new(),
             unnamed_jit: None,
+            runtimes: BTreeSet::new(),
+            lacks_map: false,
             symbols: Interner::new(&budget),
             budget,
             read: 0,
         }
+    }
+}
+
+impl Image {
+    /// The address, as the file states it, of a variable with which a runtime describes itself.
+    pub(crate) fn exported(&self, name: &str) -> Option<u64> {
+        let found = self.described.iter().find(|(its, _)| its == name)?;
+        Some(found.1)
     }
 }
 
@@ -154,6 +205,8 @@ impl Modules {
             ModuleKind::Kernel => b"[kernel]",
             ModuleKind::Jit => b"[jit]",
             ModuleKind::Python => b"python",
+            ModuleKind::Ruby => b"ruby",
+            ModuleKind::Php => b"php",
             ModuleKind::Elf | ModuleKind::Unknown => b"[unknown]",
         };
         let id = self.add(kind, String::new(), path);
@@ -171,6 +224,27 @@ impl Modules {
         let frame = self.symbols.frame(id, UNNAMED_JIT, "", 0);
         self.unnamed_jit = Some(frame);
         frame
+    }
+
+    /// Whether a frame is in just-in-time compiled code.
+    pub(crate) fn is_compiled(&self, frame: Frame) -> bool {
+        self.special.get(&ModuleKind::Jit) == Some(&frame.module)
+    }
+
+    /// Whether a frame is that of code without a name.
+    pub(crate) fn is_unnamed(&self, frame: Frame) -> bool {
+        self.unnamed_jit == Some(frame)
+    }
+
+    /// A file has an interpreter or a virtual machine that is read: what its own functions are
+    /// called says nothing of the program that it runs.
+    pub(crate) fn note_runtime(&mut self, module: u32) {
+        self.runtimes.insert(module);
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_runtime(&self, module: u32) -> bool {
+        self.runtimes.contains(&module)
     }
 
     /// Makes one frame of neighbours in just-in-time compiled code without a name.
@@ -225,9 +299,14 @@ impl Modules {
         self.unreadable.iter().map(String::as_str)
     }
 
-    /// Whether there was just-in-time compiled code without a name.
-    pub(crate) fn has_unnamed_jit(&self) -> bool {
-        self.unnamed_jit.is_some()
+    /// There was just-in-time compiled code without a name, of a runtime that is not read.
+    pub(crate) fn note_lack_of_map(&mut self) {
+        self.lacks_map = true;
+    }
+
+    /// Whether there was.
+    pub(crate) fn lacks_map(&self) -> bool {
+        self.lacks_map
     }
 
     /// The image of the vDSO, from a copy of its bytes.
@@ -239,7 +318,7 @@ impl Modules {
     }
 
     /// Reads a file, which recordings then have by the path `shown`.
-    fn read<R: ReadAt + ?Sized>(
+    pub(crate) fn read<R: ReadAt + ?Sized>(
         &mut self,
         file: &R,
         path: &[u8],
@@ -269,11 +348,19 @@ impl Modules {
             go: None,
             starts: vec![],
             python: None,
+            ruby: None,
+            php: None,
+            asyncio: elf.section(".AsyncioDebug").map(|section| section.address),
+            described: vec![],
+            v8: None,
             vdso_symbols: vec![],
             charge,
         };
         let mut python = PythonImage::default();
+        let mut ruby = RubyImage::default();
+        let mut php = PhpImage::default();
         let mut runtime_text = None;
+        let mut constants = Constants::new();
         elf.symbols(MAX_SYMBOLS, |name, address, size| {
             let range = address..address.saturating_add(size.max(1));
             match name {
@@ -292,12 +379,34 @@ impl Modules {
                 b"PyUnicode_Type" => python.types[1] = address,
                 b"PyBytes_Type" => python.types[2] = address,
                 b"Py_Version" => python.version = Some(address),
+                _ if name.starts_with(DESCRIBES_HOTSPOT)
+                    && image.described.len() < MAX_OF_A_KIND =>
+                {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    image.described.push((name, address));
+                }
+                _ if name.starts_with(EXPORTED) && constants.len() < MAX_EXPORTED => {
+                    let name = String::from_utf8_lossy(&name[EXPORTED.len()..]).into_owned();
+                    let number = elf.number_at_address(address);
+                    constants.extend(number.map(|number| (name, number)));
+                }
+                b"ruby_version" => ruby.version = address,
+                b"ruby_current_vm_ptr" => ruby.vm = Some(address),
+                b"ruby_vm_at_exit" => ruby.at_exit = Some(address),
+                b"executor_globals" => php.globals = Some(address),
+                b"module_registry" => php.modules = address,
                 b"runtime.text" => runtime_text = Some(address),
                 _ if name.starts_with(b"_PyEval_EvalFrameDefault")
                     && python.eval.len() < MAX_OF_A_KIND
                     && !python.eval.contains(&range) =>
                 {
                     python.eval.push(range);
+                }
+                _ if (name == b"execute_ex" || name.starts_with(b"execute_ex."))
+                    && php.execute.len() < MAX_OF_A_KIND
+                    && !php.execute.contains(&range) =>
+                {
+                    php.execute.push(range);
                 }
                 _ if is_vdso && size != 0 => {
                     image
@@ -311,6 +420,15 @@ impl Modules {
             let start = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
             python.file_name = String::from_utf8_lossy(&path[start..]).into_owned();
             image.python = Some(python);
+        }
+        image.v8 = V8Image::of(&constants, image.tables.as_ref());
+        if php.modules != 0 && !php.execute.is_empty() {
+            image.php = Some(php);
+        }
+        // Both together: a program that only asks for the version has no interpreter.
+        if ruby.version != 0 && ruby.at_exit.is_some() {
+            ruby.data = elf.section(".data").map_or(0..0, |data| data.addresses());
+            image.ruby = Some(ruby);
         }
         image.go = GoTable::read(&elf, runtime_text).filter(|go| image.charge.grow(go.bytes()));
         let image = Arc::new(image);
@@ -352,10 +470,13 @@ fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Meta
     if let Ok(metadata) = std::fs::metadata(&direct) {
         return metadata.is_file().then_some((direct, metadata));
     }
-    let mut by_path = PathBuf::from(format!("/proc/{tgid}/root"));
-    by_path
-        .as_mut_os_string()
-        .push(std::ffi::OsStr::from_bytes(path));
+    let root = PathBuf::from(format!("/proc/{tgid}/root"));
+    // The kernel says both as seen from here. They differ where the process changed its root.
+    let from_root = match std::fs::read_link(&root) {
+        Ok(of_root) => Path::new(OsStr::from_bytes(path)).strip_prefix(of_root),
+        Err(_) => Path::new(OsStr::from_bytes(path)).strip_prefix("/"),
+    };
+    let by_path = root.join(from_root.ok()?);
     let metadata = std::fs::metadata(&by_path).ok()?;
     (metadata.is_file() && metadata.ino() == mapping.inode).then_some((by_path, metadata))
 }

@@ -161,7 +161,7 @@ pub fn thread_id(tgid: u32, tid: u32) -> Option<u32> {
 
 /// Functions by address, and their names in one piece: a map may have a million lines.
 #[derive(Debug, Default)]
-struct Entries {
+pub(crate) struct Entries {
     /// Sorted, up to those that were added last.
     functions: Vec<Function>,
     names: String,
@@ -181,7 +181,7 @@ impl Entries {
         2 * (self.functions.len() * size_of::<Function>() + self.names.len())
     }
 
-    fn parse(&mut self, text: &[u8]) {
+    pub(crate) fn parse(&mut self, text: &[u8]) {
         for line in text.split(|&b| b == b'\n') {
             let mut fields = line.splitn(3, |&b| b == b' ');
             let mut hex = || {
@@ -212,7 +212,7 @@ impl Entries {
     }
 
     /// Puts those that were added in their places.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         // Later lines replace earlier ones for the same code. The sort is stable.
         self.functions.sort_by_key(|function| function.start);
         self.functions.reverse();
@@ -220,7 +220,7 @@ impl Entries {
         self.functions.reverse();
     }
 
-    fn find(&self, address: u64) -> Option<&str> {
+    pub(crate) fn find(&self, address: u64) -> Option<&str> {
         let after = self
             .functions
             .partition_point(|function| function.start <= address);

@@ -13,14 +13,18 @@ use whywait_events::{Frame, ModuleKind};
 use crate::arch;
 use crate::budget::{Budget, Charge};
 use crate::cfi::{UnwindContext, UnwindRow};
+#[cfg(target_arch = "x86_64")]
 use crate::code::{self, CodeExit};
 use crate::elf::Elf;
 use crate::go::GoFrame;
 use crate::goroutine;
-use crate::loss::Loss;
+use crate::hotspot::HotSpot;
+use crate::loss::{Loss, Losses};
+use crate::managed::{HOTSPOT, Managed, ManagedFrames, ManagedPlace};
 use crate::maps::{self, MappedSource, Mapping, Mappings};
 use crate::modules::{Image, Modules, file_path};
 use crate::perf_map::PerfMap;
+use crate::v8::{V8, V8Code, V8Image};
 
 /// How to leave the frame at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,7 @@ pub(crate) enum FrameExit {
     /// There are no tables; its code may say how.
     NoTables,
     /// As its code is about to do.
+    #[cfg(target_arch = "x86_64")]
     Code(CodeExit),
     /// By Go's table.
     Go(GoFrame),
@@ -79,9 +84,12 @@ pub(crate) struct Process {
     places: HashMap<u64, CodeAddress, BuildHasherDefault<AddressHasher>>,
     places_charge: Charge,
     /// How functions without tables go on from an address.
+    #[cfg(target_arch = "x86_64")]
     code_exits: HashMap<u64, Option<CodeExit>, BuildHasherDefault<AddressHasher>>,
     perf_map: PerfMap,
     memory: Option<File>,
+    /// The runtime that has made code of its own here.
+    managed: Managed,
     /// Whether it is known how its goroutines are laid out. `None`: not looked at yet.
     has_goroutines: Option<bool>,
 }
@@ -101,6 +109,7 @@ const PLACES_AT_ONCE: usize = 1024;
 const PLACE: usize = 2 * size_of::<(u64, CodeAddress)>();
 /// Addresses whose code is followed: each takes up to a millisecond. A C library has some hundred
 /// at which a thread can be.
+#[cfg(target_arch = "x86_64")]
 const MAX_CODE_EXITS: usize = 512;
 /// What a process takes beside its mappings and places: framehop's cache, above all.
 const PROCESS: usize = 64 << 10;
@@ -116,7 +125,17 @@ impl Process {
         if mappings.is_empty() {
             return Err(Loss::NoMaps);
         }
-        Ok(Self {
+        Ok(Self::with(tgid, mappings, charge, begun.elapsed(), budget))
+    }
+
+    fn with(
+        tgid: u32,
+        mappings: Vec<Mapping>,
+        charge: Charge,
+        reading_took: Duration,
+        budget: &Budget,
+    ) -> Self {
+        Self {
             tgid,
             mapped: mappings
                 .into_iter()
@@ -127,17 +146,28 @@ impl Process {
                 .collect(),
             charge,
             read_at: Instant::now(),
-            reading_took: begun.elapsed(),
+            reading_took,
             rereads: 0,
             unwinder: arch::Unwinder::new(),
             cache: arch::Cache::new(),
             places: HashMap::default(),
             places_charge: budget.nothing(),
+            #[cfg(target_arch = "x86_64")]
             code_exits: HashMap::default(),
             perf_map: PerfMap::new(tgid, budget),
             memory: None,
+            managed: Managed::default(),
             has_goroutines: None,
-        })
+        }
+    }
+
+    /// A process that is not there, with one file mapped.
+    #[cfg(fuzzing)]
+    pub(crate) fn of_image(image: Arc<Image>, mapping: Mapping, bias: u64) -> Self {
+        let budget = Budget::default();
+        let mut process = Self::with(0, vec![mapping], budget.nothing(), Duration::ZERO, &budget);
+        process.know(0, Some((image, bias)));
+        process
     }
 
     /// Reads the mappings again, unless that was done a moment ago. Whether it was done, and found
@@ -188,6 +218,9 @@ impl Process {
                 },
             })
             .collect();
+        if matches!(self.managed, Managed::None) {
+            self.managed = Managed::NotLookedFor;
+        }
         if !old.is_empty() {
             // Something went: forget all places rather than sort out which.
             self.forget_places();
@@ -264,6 +297,7 @@ impl Process {
 
     /// How the function without tables that goes on at an address returns, by its code. `None`: it
     /// does not show.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn code_exit(&mut self, address: u64) -> Option<CodeExit> {
         if let Some(known) = self.code_exits.get(&address) {
             return *known;
@@ -279,20 +313,15 @@ impl Process {
     fn forget_places(&mut self) {
         // Not only cleared: the room would stay.
         self.places = HashMap::default();
-        self.code_exits = HashMap::default();
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.code_exits = HashMap::default();
+        }
         self.places_charge = self.places_charge.emptied();
     }
 
     fn find(&self, address: u64) -> Option<usize> {
-        let after = self
-            .mapped
-            .partition_point(|m| m.mapping.range.start <= address);
-        let index = after.checked_sub(1)?;
-        self.mapped[index]
-            .mapping
-            .range
-            .contains(&address)
-            .then_some(index)
+        find_in(&self.mapped, address)
     }
 
     /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just
@@ -318,6 +347,12 @@ impl Process {
             return known.clone();
         }
         let found = self.find_image(index, modules);
+        self.know(index, found.clone());
+        found
+    }
+
+    /// Notes the image of a mapping, or that it has none.
+    fn know(&mut self, index: usize, found: Option<(Arc<Image>, u64)>) {
         if let Some((image, bias)) = &found
             && let Some(tables) = &image.tables
         {
@@ -333,8 +368,7 @@ impl Process {
             framehop::Unwinder::add_module(&mut self.unwinder, module);
             self.cache = arch::Cache::new();
         }
-        self.mapped[index].image = Some(found.clone());
-        found
+        self.mapped[index].image = Some(found);
     }
 
     fn find_image(&mut self, index: usize, modules: &mut Modules) -> Option<(Arc<Image>, u64)> {
@@ -354,12 +388,139 @@ impl Process {
         Some((image, bias))
     }
 
-    /// Reads the files that may be the Python interpreter, also when no stack led into them yet.
-    pub(crate) fn look_for_python(&mut self, modules: &mut Modules) {
+    /// What the process's runtime says of a place in code that it made; `None`: nothing.
+    pub(crate) fn managed(
+        &mut self,
+        place: ManagedPlace<'_>,
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<ManagedFrames> {
+        if matches!(self.managed, Managed::NotLookedFor) {
+            self.managed = match self.index_of_file(HOTSPOT) {
+                Some(_) => Managed::Mapped,
+                None => self.open_v8(modules, losses),
+            };
+        }
+        match self.managed {
+            Managed::Mapped => {
+                // Once there is such code the virtual machine is ready to be read.
+                let index = self.find(place.address())?;
+                if self.image(index, modules).is_some() {
+                    return None;
+                }
+                self.managed = self.open_managed(modules, losses);
+            }
+            Managed::NotLookedFor | Managed::None | Managed::Refused => return None,
+            Managed::HotSpot(_) => {}
+            Managed::V8(_) => {
+                // As for a place in a file: what was just mapped is not known yet.
+                let index = match self.find(place.address()) {
+                    None if self.reread() => self.find(place.address()),
+                    index => index,
+                };
+                self.image(index?, modules);
+            }
+        }
+        self.memory()?;
+        let memory = self.memory.as_ref()?;
+        let mapped = &self.mapped;
+        let v8_code = |address| v8_code(mapped, address);
+        let found = self
+            .managed
+            .frames(place, memory, &v8_code, modules, losses);
+        let mut found = found.unwrap_or_else(|loss| {
+            losses.count(loss);
+            None
+        })?;
+        if found.frames.is_empty() {
+            let index = self.find(place.address())?;
+            found.frames = [self.unnamed(index, place.address(), modules)].into();
+        }
+        Some(found)
+    }
+
+    fn open_managed(&mut self, modules: &mut Modules, losses: &mut Losses) -> Managed {
+        let budget = modules.budget.clone();
+        let index = self.index_of_file(HOTSPOT);
+        let Some((image, bias)) = index.and_then(|index| self.image(index, modules)) else {
+            return Managed::Refused;
+        };
+        let Some(memory) = self.memory() else {
+            return Managed::Refused;
+        };
+        let symbol = |name: &str| Some(image.exported(name)?.wrapping_add(bias));
+        match HotSpot::open(memory, symbol, &budget) {
+            Ok(vm) => {
+                modules.note_runtime(image.id);
+                Managed::HotSpot(Box::new(vm))
+            }
+            Err(loss) => {
+                losses.count(loss);
+                Managed::Refused
+            }
+        }
+    }
+
+    /// Whether the code that its runtime made can be read.
+    pub(crate) fn reads_managed(&self) -> bool {
+        matches!(self.managed, Managed::HotSpot(_) | Managed::V8(_))
+    }
+
+    /// Whether what a stack refers to may soon be elsewhere.
+    pub(crate) fn moves_objects(&self) -> bool {
+        matches!(self.managed, Managed::V8(_))
+    }
+
+    /// The V8 in the program, or in a library that is called after node.
+    fn open_v8(&mut self, modules: &mut Modules, losses: &mut Losses) -> Managed {
+        // Where return addresses are on other processors was not tried.
+        if cfg!(not(target_arch = "x86_64")) {
+            return Managed::None;
+        }
+        let program = goroutine::program(self.tgid);
+        let may_have = |mapping: &Mapping| {
+            let path = file_path(mapping).unwrap_or_default();
+            let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+            Some(mapping.inode) == program || name.starts_with(b"libnode")
+        };
+        for index in 0..self.mapped.len() {
+            if !may_have(&self.mapped[index].mapping) {
+                continue;
+            }
+            let Some((image, _)) = self.image(index, modules) else {
+                continue;
+            };
+            let Some(v8) = image.v8.as_ref() else {
+                continue;
+            };
+            return match V8::open(v8, &modules.budget) {
+                Ok(v8) => {
+                    modules.note_runtime(image.id);
+                    Managed::V8(Box::new(v8))
+                }
+                Err(loss) => {
+                    losses.count(loss);
+                    Managed::Refused
+                }
+            };
+        }
+        Managed::None
+    }
+
+    /// The first mapping of a file of a name.
+    fn index_of_file(&self, name: &[u8]) -> Option<usize> {
+        self.mapped.iter().position(|m| {
+            let path = file_path(&m.mapping);
+            path.is_some_and(|path| path.rsplit(|&b| b == b'/').next() == Some(name))
+        })
+    }
+
+    /// Reads the files whose names begin so, also when no stack led into them yet.
+    pub(crate) fn look_for(&mut self, names: &[&[u8]], modules: &mut Modules) {
         for index in 0..self.mapped.len() {
             let named = file_path(&self.mapped[index].mapping).is_some_and(|path| {
                 let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-                name.starts_with(b"python") || name.starts_with(b"libpython")
+                names.iter().any(|start| name.starts_with(start))
             });
             if named {
                 self.image(index, modules);
@@ -367,13 +528,60 @@ impl Process {
         }
     }
 
-    /// The first mapping (already looked at) whose image has a Python interpreter, and its bias.
-    pub(crate) fn python(&self) -> Option<(&Arc<Image>, u64)> {
+    /// The first mapping (already looked at) with a certain image, and its bias.
+    pub(crate) fn holding(&self, is_it: impl Fn(&Image) -> bool) -> Option<(&Arc<Image>, u64)> {
         self.mapped
             .iter()
             .filter_map(|m| m.image.as_ref()?.as_ref())
-            .find(|(image, _)| image.python.is_some())
+            .find(|(image, _)| is_it(image))
             .map(|(image, bias)| (image, *bias))
+    }
+
+    /// The function that a code address is in, by the unwind tables of its file.
+    pub(crate) fn function(
+        &mut self,
+        address: u64,
+        modules: &mut Modules,
+    ) -> Option<(Arc<Image>, Range<u64>)> {
+        let index = self.find(address)?;
+        let (image, bias) = self.image(index, modules)?;
+        let range = image
+            .tables
+            .as_ref()?
+            .function(address.wrapping_sub(bias))?;
+        Some((
+            image,
+            range.start.wrapping_add(bias)..range.end.wrapping_add(bias),
+        ))
+    }
+
+    /// Where the function at an address has saved registers, as its unwind table has it.
+    pub(crate) fn saved(
+        &mut self,
+        address: u64,
+        modules: &mut Modules,
+        context: &mut UnwindContext,
+    ) -> Option<[Option<i64>; 2]> {
+        let index = self.find(address)?;
+        let (image, bias) = self.image(index, modules)?;
+        let tables = image.tables.as_ref()?;
+        tables.saved(address.wrapping_sub(bias), context)
+    }
+
+    /// Code in no file: just-in-time compilers'.
+    pub(crate) fn compiled_code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.mapped
+            .iter()
+            .filter(|m| m.mapping.source == MappedSource::Anonymous)
+            .map(|m| m.mapping.range.clone())
+    }
+
+    /// Where it has the offsets of asyncio's structures, of the mappings already looked at.
+    pub(crate) fn asyncio(&self) -> Option<u64> {
+        self.mapped.iter().find_map(|m| {
+            let (image, bias) = m.image.as_ref()?.as_ref()?;
+            Some(image.asyncio?.wrapping_add(*bias))
+        })
     }
 
     /// Whether it is Go, of a version of which it is known how goroutines are laid out.
@@ -421,6 +629,69 @@ impl Process {
     pub(crate) fn tgid(&self) -> u32 {
         self.tgid
     }
+}
+
+fn find_in(mapped: &[Mapped], address: u64) -> Option<usize> {
+    let after = mapped.partition_point(|m| m.mapping.range.start <= address);
+    let index = after.checked_sub(1)?;
+    mapped[index]
+        .mapping
+        .range
+        .contains(&address)
+        .then_some(index)
+}
+
+/// What of V8 lies at an address, by the mappings and the images that were looked at.
+fn v8_code(mapped: &[Mapped], address: u64) -> V8Code {
+    let Some(index) = find_in(mapped, address) else {
+        return V8Code::Other;
+    };
+    let Mapped { mapping, image } = &mapped[index];
+    if mapping.source == MappedSource::Anonymous {
+        return V8Code::Compiled;
+    }
+    let Some(Some((image, bias))) = image else {
+        return V8Code::Other;
+    };
+    let svma = address.wrapping_sub(*bias);
+    let is_builtin = |v8: &V8Image| v8.builtins.contains(&svma);
+    match image.v8.as_ref().is_some_and(is_builtin) {
+        true => V8Code::Builtin(Frame {
+            module: image.id,
+            address: svma,
+        }),
+        false => V8Code::Other,
+    }
+}
+
+/// More than an object takes of which the fields are read.
+pub(crate) const OBJECT: usize = 512;
+
+/// A word of a process's memory.
+pub(crate) fn word(process: &mut Process, at: u64) -> Option<u64> {
+    if at >= arch::USER_END {
+        return None;
+    }
+    let mut bytes = [0; 8];
+    process
+        .read_memory(at, &mut bytes)
+        .then(|| u64::from_le_bytes(bytes))
+}
+
+/// The word that an object has so many bytes behind its address.
+pub(crate) fn field(process: &mut Process, object: u64, offset: u64) -> Option<u64> {
+    word(process, object.checked_add(offset)?)
+}
+
+/// The first `size` bytes of an object.
+pub(crate) fn object(process: &mut Process, at: u64, size: usize) -> Option<[u8; OBJECT]> {
+    if at == 0 || at >= arch::USER_END || !at.is_multiple_of(8) {
+        return None;
+    }
+    let mut bytes = [0; OBJECT];
+    process
+        .read_memory(at, bytes.get_mut(..size)?)
+        .then_some(bytes)
 }
 
 /// As many mappings as there is room for.

@@ -9,6 +9,8 @@ use crate::process::Process;
 pub(crate) struct Sleeper<'a> {
     pub(crate) tid: u32,
     pub(crate) regs: Registers,
+    /// Two more, as [`RunningThread`](crate::RunningThread) has them, if known.
+    pub(crate) kept: [Option<u64>; 2],
     pub(crate) stack: &'a [u8],
 }
 

@@ -12,14 +12,17 @@ use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::arch::{self, Registers, UnwindRegs};
 use crate::cfi::UnwindContext;
+#[cfg(target_arch = "x86_64")]
 use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
 use crate::goroutine::{self, Goroutine, GoroutineRead};
+use crate::interpreter::{Interpreters, Runner};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
+use crate::managed::{ManagedExit, ManagedPlace};
 use crate::modules::Modules;
 use crate::process::{CodeAddress, FrameExit, Process};
-use crate::python::{self, Coroutines, Runner};
+use crate::python::{self, CoroutineTask, Coroutines, TaskPlace};
 use crate::sleep::{Sleep, Sleeper};
 
 /// A thread's stack, unwound.
@@ -30,9 +33,25 @@ pub struct Unwound {
     /// Unwinding ended before the thread's start.
     pub truncated: bool,
     /// The frames follow from the registers and the return addresses alone: whenever those are the
-    /// same, so are these. Not so where an interpreter keeps its frames elsewhere, or where the
-    /// stack goes on at another place.
+    /// same, so are these. Not so where an interpreter keeps its frames elsewhere, where the stack
+    /// goes on at another place, or where a runtime waits in many functions of its own, beyond
+    /// which nothing is compared, and whose callers' frames are of few sizes.
     pub repeats: bool,
+}
+
+/// A thread as it was when it was sampled.
+#[derive(Debug, Clone, Copy)]
+pub struct RunningThread {
+    /// Its process, by an id in this process's pid namespace.
+    pub tgid: u32,
+    /// Its own id there.
+    pub tid: u32,
+    /// When that was (`CLOCK_MONOTONIC`).
+    pub at_ns: u64,
+    /// Its registers.
+    pub registers: Registers,
+    /// Two more, in which some interpreters have their frame and instruction: r14 and r15.
+    pub kept: Option<[u64; 2]>,
 }
 
 /// Unwinds stacks of running processes, for one recording.
@@ -42,7 +61,7 @@ pub struct Unwound {
 pub struct Unwinder {
     modules: Modules,
     processes: HashMap<u32, Process>,
-    python: python::Reader,
+    interpreters: Interpreters,
     kernel: Kernel,
     losses: Losses,
     context: UnwindContext,
@@ -60,6 +79,8 @@ pub(crate) struct Walked {
     /// Where its frame on the stack begins: the stack pointer as it is while the frame is the
     /// innermost.
     pub(crate) sp: u64,
+    /// It is of code that a runtime made.
+    pub(crate) managed: bool,
 }
 
 /// Deeper stacks are cut. A copy of 64 KiB holds less.
@@ -87,48 +108,44 @@ impl Unwinder {
     /// this kind are joined. A stack is complete when unwinding reached the thread's start.
     pub fn unwind(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Unwound {
         let ended = self.walk(tgid, regs, stack);
+        self.note_lack_of_map(tgid);
         self.unwound(ended)
     }
 
-    /// As [`unwind`](Self::unwind), for a sample of a running thread that was taken at `at_ns`
-    /// (`CLOCK_MONOTONIC`). Where the interpreter's loop of CPython (3.8 to 3.13) is on the stack,
-    /// Python's frames are put in its place as far as they are certain: the thread is looked at
+    /// As [`unwind`](Self::unwind), for a sample of a running thread. Where the loop of CPython
+    /// (3.8 to 3.14), Ruby (3.1 to 3.4) or PHP (8.2, 8.4) is on the stack, its functions are put in
+    /// its place as far as they are certain: the thread is looked at
     /// now, and if it was so before the sample too and did not sleep in between, the functions that
     /// were there both times are those of the sample. The loop's frame stays where inner functions
     /// are not known. A function that is named was on the thread's stack within 25 ms of the
     /// sample; its line is the function's first unless it is certain. Call this soon after the
-    /// sample: one that is older than 50 ms gets no Python frames. The thread is not stopped.
-    pub fn unwind_running(
-        &mut self,
-        tgid: u32,
-        tid: u32,
-        at_ns: u64,
-        regs: Registers,
-        stack: &[u8],
-    ) -> Unwound {
-        let ended = self.walk(tgid, regs, stack);
+    /// sample: one that is older than 50 ms gets no functions. Of Ruby and PHP the innermost
+    /// function is also known by the registers that their loops keep. The thread is not stopped.
+    pub fn unwind_running(&mut self, thread: RunningThread, stack: &[u8]) -> Unwound {
+        let ended = self.walk(thread.tgid, thread.registers, stack);
         let mut unwound = self.unwound(ended);
-        if let Some(process) = self.processes.get_mut(&tgid) {
+        if let Some(process) = self.processes.get_mut(&thread.tgid) {
             let stack = CopiedStack {
-                sp: regs.sp,
+                sp: thread.registers.sp,
                 bytes: stack,
             };
-            let runner = Runner { tid, at_ns, stack };
+            let runner = Runner { thread, stack };
             let native = (&self.walk[..], ended.is_ok());
             let (modules, losses) = (&mut self.modules, &mut self.losses);
             let spliced = self
-                .python
+                .interpreters
                 .splice_running(process, runner, native, modules, losses);
             if let Some(frames) = spliced {
                 unwound.frames = frames;
             }
         }
+        self.note_lack_of_map(thread.tgid);
         unwound
     }
 
     /// As [`unwind`](Self::unwind), for a thread that sleeps. While it still sleeps at the same
     /// place, two things are read from the process: the rest of the stack, where the copy was too
-    /// short, and Python's frames (CPython 3.8 to 3.13), which then replace those of the
+    /// short, and the functions of Python, Ruby and PHP, which then replace the frames of the
     /// interpreter's loop.
     pub fn unwind_sleeping(
         &mut self,
@@ -137,7 +154,26 @@ impl Unwinder {
         regs: Registers,
         stack: &[u8],
     ) -> Unwound {
-        let sleeper = Sleeper { tid, regs, stack };
+        self.unwind_slept((tgid, tid), regs, None, stack)
+    }
+
+    /// As [`unwind_sleeping`](Self::unwind_sleeping), for a thread that may have gone on since.
+    /// `kept`: r14 and r15, in which Ruby and PHP have their frame and instruction. By these, or by
+    /// what functions further in have saved of them, the innermost function of each call of the
+    /// interpreter's loop is known then, too.
+    pub fn unwind_slept(
+        &mut self,
+        (tgid, tid): (u32, u32),
+        regs: Registers,
+        kept: Option<[u64; 2]>,
+        stack: &[u8],
+    ) -> Unwound {
+        let sleeper = Sleeper {
+            tid,
+            regs,
+            kept: kept.map_or([None; 2], |kept| kept.map(Some)),
+            stack,
+        };
         let mut ended = self.walk(tgid, regs, stack);
         if ended == Err(WalkEnd::Lost(Loss::StackBytes)) {
             let longer = self.read_stack(tgid, sleeper, regs.sp);
@@ -157,14 +193,15 @@ impl Unwinder {
         if let Some(process) = self.processes.get_mut(&tgid) {
             let native = (&self.walk[..], ended.is_ok());
             let (modules, losses) = (&mut self.modules, &mut self.losses);
-            if let Some(frames) = self
-                .python
-                .splice(process, sleeper, native, modules, losses)
-            {
+            let spliced = self
+                .interpreters
+                .splice(process, sleeper, native, modules, losses);
+            if let Some(frames) = spliced {
                 unwound.frames = frames;
             }
         }
-        unwound.repeats &= !switched && !self.python.reads(tgid);
+        self.note_lack_of_map(tgid);
+        unwound.repeats &= !switched && !self.interpreters.reads(tgid);
         unwound
     }
 
@@ -187,6 +224,35 @@ impl Unwinder {
                 None
             }
         }
+    }
+
+    /// Where the tasks of a process's asyncio are. None are known before
+    /// [`coroutines`](Self::coroutines) was asked for.
+    pub fn tasks(&mut self, tgid: u32) -> Vec<TaskPlace> {
+        let read = self.meet(tgid).and_then(|()| {
+            let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
+            python::tasks(&mut self.interpreters.python, process, &mut self.modules)
+        });
+        self.counted(read).unwrap_or_default()
+    }
+
+    /// What the task at a place does. `None`: there is none, it changed while it was read, or it
+    /// could not be read; the last two are counted.
+    pub fn task(&mut self, tgid: u32, place: TaskPlace) -> Option<CoroutineTask> {
+        let read = self.meet(tgid).and_then(|()| {
+            let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
+            python::task(
+                &mut self.interpreters.python,
+                process,
+                place,
+                &mut self.modules,
+            )
+        });
+        self.counted(read).flatten()
+    }
+
+    fn counted<T>(&mut self, read: Result<T, Loss>) -> Option<T> {
+        read.map_err(|loss| self.losses.count(loss)).ok()
     }
 
     /// A sleeping thread's stack from an address, as far up as anyone needs it; nothing when it
@@ -214,7 +280,20 @@ impl Unwinder {
         Unwound {
             frames,
             truncated: ended.is_err(),
-            repeats: !matches!(ended, Err(WalkEnd::Switched { .. })),
+            repeats: !matches!(ended, Err(WalkEnd::Switched { .. }))
+                && !self.walk.iter().any(|walked| walked.managed),
+        }
+    }
+
+    /// Notes if code on the walk has no name, and the process's runtime is not read.
+    fn note_lack_of_map(&mut self, tgid: u32) {
+        let is_read = || {
+            let process = self.processes.get(&tgid);
+            self.interpreters.reads(tgid) || process.is_some_and(Process::reads_managed)
+        };
+        let mut walk = self.walk.iter();
+        if walk.any(|walked| self.modules.is_unnamed(walked.frame)) && !is_read() {
+            self.modules.note_lack_of_map();
         }
     }
 
@@ -239,13 +318,13 @@ impl Unwinder {
     /// Forgets what is known of a process: it ended, or became another program.
     pub fn forget(&mut self, tgid: u32) {
         self.processes.remove(&tgid);
-        self.python.forget(tgid);
+        self.interpreters.forget(tgid);
     }
 
-    /// Whether frames are looked for in the memory of a process that goes on meanwhile, as Python's
-    /// are: look for them soon.
+    /// Whether frames are looked for in the memory of a process that goes on meanwhile, as those of
+    /// interpreters and of V8 are: look for them soon.
     pub fn reads_memory(&self) -> bool {
-        self.python.reads_any()
+        self.interpreters.reads_any() || self.processes.values().any(Process::moves_objects)
     }
 
     /// Modules that frames named for the first time since the last call.
@@ -271,9 +350,20 @@ impl Unwinder {
         self.modules.unreadable()
     }
 
-    /// Whether frames of just-in-time compiled code had no name in a perf map.
-    pub fn has_unnamed_jit(&self) -> bool {
-        self.modules.has_unnamed_jit()
+    /// Whether just-in-time compiled code had no name in a perf map, of a runtime that is not read.
+    pub fn lacks_map(&self) -> bool {
+        self.modules.lacks_map()
+    }
+
+    /// Whether a module is the file of an interpreter or a virtual machine that is read: what its
+    /// own functions are called says nothing of the program that it runs.
+    pub fn is_runtime(&self, module: u32) -> bool {
+        self.modules.is_runtime(module)
+    }
+
+    /// Whether the kernel shows no names of its functions.
+    pub fn hides_kernel(&self) -> bool {
+        self.kernel.is_hidden()
     }
 
     /// Names, since the last call, that only the running process or kernel can give: of frames of
@@ -295,8 +385,8 @@ impl Unwinder {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(Process::open(tgid, &self.modules.budget).ok()?),
         };
-        self.python
-            .coroutines(process, &mut self.modules, &mut self.losses)
+        let (modules, losses) = (&mut self.modules, &mut self.losses);
+        python::coroutines(&mut self.interpreters.python, process, modules, losses)
     }
 
     /// Reads a process's mappings. Where there is no room for them, other processes make some.
@@ -348,6 +438,7 @@ impl Unwinder {
         let mut modules = ModulesAndContext {
             modules: &mut self.modules,
             context: &mut self.context,
+            losses: &mut self.losses,
         };
         let walk = &mut self.walk;
         // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile
@@ -365,7 +456,7 @@ impl Unwinder {
 
 /// Why a walk stopped short of the thread's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WalkEnd {
+pub(crate) enum WalkEnd {
     Lost(Loss),
     /// At a switch of stacks; the caller's frame, on the other stack, is at the frame pointer.
     Switched {
@@ -379,9 +470,10 @@ impl From<Loss> for WalkEnd {
     }
 }
 
-struct ModulesAndContext<'a> {
-    modules: &'a mut Modules,
-    context: &'a mut UnwindContext,
+pub(crate) struct ModulesAndContext<'a> {
+    pub(crate) modules: &'a mut Modules,
+    pub(crate) context: &'a mut UnwindContext,
+    pub(crate) losses: &'a mut Losses,
 }
 
 /// A copy of a part of a thread's stack.
@@ -417,7 +509,7 @@ impl CopiedStack<'_> {
     }
 
     /// Why an address could not be read.
-    fn loss(&self, address: u64) -> Loss {
+    pub(crate) fn loss(&self, address: u64) -> Loss {
         // No stack is larger than this: beyond it the address is garbage, or on another stack.
         const FAR: u64 = 64 << 20;
         match address.checked_sub(self.sp) {
@@ -428,7 +520,7 @@ impl CopiedStack<'_> {
 }
 
 /// Unwinds; `Ok` when the thread's start was reached.
-fn walk_frames(
+pub(crate) fn walk_frames(
     process: &mut Process,
     start: Registers,
     stack: CopiedStack<'_>,
@@ -439,35 +531,34 @@ fn walk_frames(
     if start.sp < 4096 || start.sp >= arch::USER_END || start.ip >= arch::USER_END {
         return Err(WalkEnd::Lost(Loss::Registers));
     }
-    let mut regs = UnwindRegs::new(start.ip, start.sp, start.bp);
+    let mut regs = UnwindRegs::new(start);
     let mut code = match walk.is_empty() {
         true => FrameAddress::from_instruction_pointer(start.ip),
         // Going on where an earlier walk stopped.
         false => FrameAddress::from_return_address(start.ip).ok_or(WalkEnd::Lost(Loss::Misled))?,
     };
     loop {
-        let address = code.address_for_lookup();
-        let place = process.place(address, modules.modules, modules.context);
-        let Some(CodeAddress { frame, step }) = place else {
-            if walk.is_empty() {
-                let module = modules.modules.special(ModuleKind::Unknown);
-                walk.push(Walked {
-                    frame: modules.modules.symbols.frame(module, "[no code]", "", 0),
-                    address,
-                    sp: regs.sp(),
-                });
+        let step = match put_frames(process, (code, &regs), stack, modules, walk)? {
+            Put::Native(step) => step,
+            Put::Managed(ManagedExit::ByCode) => FrameExit::NoTables,
+            Put::Managed(ManagedExit::Lost(loss)) => return Err(WalkEnd::Lost(loss)),
+            Put::Managed(ManagedExit::To(caller)) => {
+                if walk.len() >= MAX_FRAMES {
+                    return Err(WalkEnd::Lost(Loss::TooDeep));
+                }
+                if caller.sp <= regs.sp() || caller.sp >= arch::USER_END {
+                    return Err(WalkEnd::Lost(Loss::Misled));
+                }
+                regs = UnwindRegs::new(caller);
+                code = FrameAddress::from_return_address(caller.ip).ok_or(Loss::Misled)?;
+                continue;
             }
-            return Err(WalkEnd::Lost(Loss::NotCode));
         };
-        walk.push(Walked {
-            frame,
-            address,
-            sp: regs.sp(),
-        });
         if walk.len() >= MAX_FRAMES {
             return Err(WalkEnd::Lost(Loss::TooDeep));
         }
         let step = match step {
+            #[cfg(target_arch = "x86_64")]
             FrameExit::NoTables => process
                 .code_exit(code.address())
                 // framehop takes an innermost function without tables for one without a frame,
@@ -497,6 +588,7 @@ fn walk_frames(
             FrameExit::Go(GoFrame {
                 size: Some(size), ..
             }) => leave_go_frame(&mut regs, size, stack)?,
+            #[cfg(target_arch = "x86_64")]
             FrameExit::Code(exit) => leave_by_code(&mut regs, exit, stack)?,
             FrameExit::Signal => {
                 let sp = regs.sp();
@@ -505,7 +597,7 @@ fn walk_frames(
                 if inner.sp <= sp || inner.ip >= arch::USER_END {
                     return Err(WalkEnd::Lost(Loss::OffStack));
                 }
-                regs = UnwindRegs::new(inner.ip, inner.sp, inner.bp);
+                regs = UnwindRegs::new(inner);
                 code = FrameAddress::from_instruction_pointer(inner.ip);
                 continue;
             }
@@ -523,10 +615,12 @@ fn walk_frames(
             | FrameExit::Go(_) => {
                 let sp = regs.sp();
                 let mut read = |a| stack.read(a).ok_or(());
-                match process
-                    .unwinder
-                    .unwind_frame(code, &mut regs, &mut process.cache, &mut read)
-                {
+                match process.unwinder.unwind_frame(
+                    code,
+                    &mut regs.0,
+                    &mut process.cache,
+                    &mut read,
+                ) {
                     Ok(None) => return Ok(()),
                     Ok(Some(_)) if regs.sp() <= sp && walk.len() > 1 => {
                         return Err(WalkEnd::Lost(Loss::Misled));
@@ -540,21 +634,69 @@ fn walk_frames(
     }
 }
 
-fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> Result<u64, Loss> {
-    let at = regs.sp() + u64::from(size);
-    let return_address = stack.read(at).ok_or_else(|| stack.loss(at))?;
-    // A frame's uppermost word is the caller's frame pointer.
-    if size >= 8
-        && let Some(bp) = stack.read(at - 8)
-    {
-        regs.set_bp(bp);
+/// Whose frames were found.
+enum Put {
+    Native(FrameExit),
+    Managed(ManagedExit),
+}
+
+/// Puts the frames of an address on the walk.
+fn put_frames(
+    process: &mut Process,
+    (code, regs): (FrameAddress, &UnwindRegs),
+    stack: CopiedStack<'_>,
+    modules: &mut ModulesAndContext<'_>,
+    walk: &mut Vec<Walked>,
+) -> Result<Put, WalkEnd> {
+    let (address, sp) = (code.address_for_lookup(), regs.sp());
+    let walked = |frame, managed| Walked {
+        frame,
+        address,
+        sp,
+        managed,
+    };
+    let place = ManagedPlace {
+        registers: Registers {
+            ip: code.address(),
+            sp,
+            bp: regs.bp(),
+            lr: regs.lr(),
+        },
+        innermost: matches!(code, FrameAddress::InstructionPointer(_)),
+        stack,
+    };
+    if let Some(found) = process.managed(place, modules.modules, modules.losses) {
+        let frames = found.frames.iter().copied();
+        walk.extend(frames.map(|frame| walked(frame, true)));
+        return Ok(Put::Managed(found.exit));
     }
-    regs.set_sp(at + 8);
-    regs.set_ip(return_address);
+    let Some(CodeAddress { frame, step }) =
+        process.place(address, modules.modules, modules.context)
+    else {
+        if walk.is_empty() {
+            let module = modules.modules.special(ModuleKind::Unknown);
+            let frame = modules.modules.symbols.frame(module, "[no code]", "", 0);
+            walk.push(walked(frame, false));
+        }
+        return Err(WalkEnd::Lost(Loss::NotCode));
+    };
+    walk.push(walked(frame, false));
+    Ok(Put::Native(step))
+}
+
+fn leave_go_frame(regs: &mut UnwindRegs, size: u32, stack: CopiedStack<'_>) -> Result<u64, Loss> {
+    let (at, frame_pointer_at, sp) = arch::go_frame(regs.sp(), size);
+    let return_address = match at {
+        Some(at) => stack.read(at).ok_or_else(|| stack.loss(at))?,
+        None => regs.lr(),
+    };
+    let bp = frame_pointer_at.and_then(|at| stack.read(at));
+    regs.leave(return_address, sp, bp.unwrap_or(regs.bp()));
     Ok(return_address)
 }
 
 /// Leaves a function in the way in which its code is about to.
+#[cfg(target_arch = "x86_64")]
 fn leave_by_code(
     regs: &mut UnwindRegs,
     exit: CodeExit,
@@ -573,13 +715,12 @@ fn leave_by_code(
     if at < sp {
         return Err(Loss::OffStack);
     }
-    regs.set_bp(match exit.bp {
+    let bp = match exit.bp {
         BpAtReturn::Same => bp,
         BpAtReturn::Saved(place) => read(address(place)?)?,
         BpAtReturn::Unknown => 0,
-    });
-    regs.set_sp(at.saturating_add(8));
-    regs.set_ip(return_address);
+    };
+    regs.leave(return_address, at.saturating_add(8), bp);
     Ok(return_address)
 }
 

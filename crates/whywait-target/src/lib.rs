@@ -16,9 +16,12 @@ mod resolve;
 mod server;
 
 pub use cgroups::{Hierarchy, hierarchies, processes_in};
-pub use error::Unresolved;
+pub use error::{OwnPidNamespace, Unresolved};
 pub use found::{FoundServers, Server};
 pub use listeners::{ListeningSocket, listeners, who_has};
 pub use offers::{Offer, containers, pids, ports, units};
-pub use processes::{alive, all as all_processes, command_line, namespace, with_descendants};
+pub use processes::{
+    alive, all as all_processes, command_begins, command_line, in_own_pid_namespace, inner_number,
+    namespace, with_descendants,
+};
 pub use resolve::{Named, resolve};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
@@ -30,9 +31,10 @@ pub(crate) fn name(pid: u32) -> Option<Vec<u8>> {
 pub(crate) fn shown(pid: u32) -> String {
     let name = name(pid).unwrap_or_default();
     let name = escape(&String::from_utf8_lossy(&name), Charset::Unicode, 40);
+    let number = whywait_words::pid(pid, inner_number(pid));
     match name.is_empty() {
-        true => format!("process {pid}"),
-        false => format!("{name} (pid {pid})"),
+        true => format!("process {number}"),
+        false => format!("{name} (pid {number})"),
     }
 }
 
@@ -92,6 +94,22 @@ pub(crate) fn numbers(pid: u32) -> Vec<u32> {
     field_of_status(pid, "NSpid:").unwrap_or_default()
 }
 
+/// Its number in its own PID namespace, where that is another one than here.
+pub fn inner_number(pid: u32) -> Option<u32> {
+    match numbers(pid)[..] {
+        [_, .., inner] => Some(inner),
+        _ => None,
+    }
+}
+
+/// Whether this is another PID namespace than the machine's first, in whose numbers BPF speaks.
+/// `None`: /proc does not say.
+pub fn in_own_pid_namespace() -> Option<bool> {
+    /// PROC_PID_INIT_INO of linux/proc_ns.h.
+    const FIRST: u64 = 0xEFFF_FFFC;
+    Some(namespace("self", "pid")? != FIRST)
+}
+
 fn field_of_status(pid: u32, field: &str) -> Option<Vec<u32>> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
     // The name is escaped there, and so in one line.
@@ -148,6 +166,20 @@ fn alive_in_stat(stat: &str) -> bool {
 /// The command line of a process, empty when it has gone. Hostile.
 pub fn command_line(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words_of(&bytes)
+}
+
+/// The same, of its first 4,096 bytes: it may have any length.
+pub fn command_begins(pid: u32) -> Vec<String> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
+        // What cannot be read is empty.
+        let _ = file.take(4_096).read_to_end(&mut bytes);
+    }
+    words_of(&bytes)
+}
+
+fn words_of(bytes: &[u8]) -> Vec<String> {
     bytes
         .split(|byte| *byte == 0)
         .filter(|argument| !argument.is_empty())

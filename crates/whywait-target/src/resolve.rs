@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use whywait_words::{Charset, counted_as, escape, list, list_by};
+use whywait_words::{Charset, KEPT_NAME_BYTES, counted_as, escape, list, list_by, without_secrets};
 
 use crate::cgroups::{self, Hierarchy};
 use crate::containers::{self, Container};
-use crate::error::Unresolved;
+use crate::error::{OwnPidNamespace, Unresolved};
 use crate::found::{self, FoundServers, Server};
 use crate::listeners::{self, ListeningSocket, listeners};
 use crate::{processes, server};
@@ -38,8 +38,12 @@ pub enum Named {
 /// Finds the processes that are meant by all of these together.
 ///
 /// # Errors
-/// When one of the names means nothing, or it is open what it means.
+/// When one of the names means nothing, or it is open what it means; in a PID namespace of one's
+/// own.
 pub fn resolve(named: &[Named]) -> Result<FoundServers, Unresolved> {
+    if processes::in_own_pid_namespace() == Some(true) {
+        return Err(OwnPidNamespace.into());
+    }
     let mut found = FoundServers::default();
     for one in named {
         let (servers, said) = match one {
@@ -329,17 +333,16 @@ fn of_name(name: &OsStr) -> Resolved {
     }
 }
 
-/// The kernel keeps 15 bytes of a name: of a longer one the first words of the command line must
-/// have all.
+/// The kernel keeps only so much of a name: of a longer one the first words of the command line
+/// must have all.
 fn has_name(pid: u32, wanted: &[u8]) -> bool {
-    const KEPT: usize = 15;
     let Some(name) = processes::name(pid) else {
         return false;
     };
     if name == wanted {
         return true;
     }
-    if name.len() == KEPT
+    if name.len() == KEPT_NAME_BYTES
         && wanted.starts_with(&name)
         && processes::first_words(pid).iter().any(|it| it == wanted)
     {
@@ -350,7 +353,7 @@ fn has_name(pid: u32, wanted: &[u8]) -> bool {
 
 /// A process, with the beginning of its command line: what tells two of one name apart.
 fn with_words(pid: u32) -> String {
-    let words = processes::command_line(pid);
+    let words = without_secrets(&processes::command_line(pid));
     let words = words.get(1..).unwrap_or_default().join(" ");
     let words = escape(&words, Charset::Unicode, 40);
     match words.is_empty() {

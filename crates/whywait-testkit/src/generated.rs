@@ -84,8 +84,11 @@ fn check(path: &Path, expected: &str, bless: bool) {
         .zip(expected.lines())
         .position(|(found, expected)| found != expected)
         .unwrap_or_else(|| found.lines().count().min(expected.lines().count()));
+    let name = std::env::var("CARGO_PKG_NAME");
+    let of_crate = name.map(|name| format!(" -p {name}")).unwrap_or_default();
     panic!(
-        "{}:{} is stale: it is {:?} and should be {:?}. `WHYWAIT_BLESS=1 cargo test` writes it.",
+        "{}:{} is stale: it is {:?} and should be {:?}. `WHYWAIT_BLESS=1 cargo test{of_crate}` \
+         writes it.",
         path.display(),
         line + 1,
         found.lines().nth(line).unwrap_or_default(),

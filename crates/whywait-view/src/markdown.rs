@@ -21,9 +21,12 @@ pub fn markdown(model: &Model, report: &Report) -> String {
     let mut page = MarkdownPage::default();
     let complete = report.coverage.incomplete.is_none();
     let mark = match report.verdict {
-        Verdict::Findings => "❌",
+        Verdict::Findings => match sentences::ranked(&report.findings).next() {
+            Some(first) if first.severity == Severity::Error => "❌",
+            _ => "⚠️",
+        },
         Verdict::NothingWrong | Verdict::Operations if complete => "✅",
-        Verdict::AsEver { .. } => "ℹ️",
+        Verdict::AsEver { .. } | Verdict::AwaitsEvents { .. } | Verdict::Run => "ℹ️",
         _ => "⚠️",
     };
     page.line(&format!("### {mark} {}", text(&headline.title)));
@@ -32,13 +35,19 @@ pub fn markdown(model: &Model, report: &Report) -> String {
         page.line(&format!("> {}", text(note)));
         page.line("");
     }
-    let target = sentences::target(report);
-    let watched = duration(report.target.duration_ns);
-    page.line(&format!("{}, watched for {watched}", text(&target)));
+    match &headline.impact {
+        Some(impact) => page.line(&text(impact)),
+        None => {
+            let target = sentences::target_on_host(report);
+            let watched = duration(report.target.duration_ns);
+            page.line(&format!("{}, watched for {watched}", text(&target)));
+        }
+    }
     page.line("");
     for (index, finding) in sentences::ranked(&report.findings).enumerate() {
         match index {
-            0..MAX_FINDINGS => page.finding(report, finding),
+            // A note explains nothing at first sight, unless it is why they are slow.
+            0..MAX_FINDINGS => page.finding(report, finding, index == 0 && says_why(report)),
             MAX_FINDINGS => {
                 let more = report.findings.len() - MAX_FINDINGS;
                 page.line(&counted(more, "more finding"));
@@ -46,6 +55,7 @@ pub fn markdown(model: &Model, report: &Report) -> String {
             _ => break,
         }
     }
+    page.run(report);
     page.time(report);
     page.waits(model);
     page.calls(report);
@@ -59,6 +69,11 @@ pub fn markdown(model: &Model, report: &Report) -> String {
     page.line("");
     page.line("</details>");
     page.into_text()
+}
+
+/// Whether the first finding says why requests are slow.
+fn says_why(report: &Report) -> bool {
+    matches!(report.verdict, Verdict::Findings | Verdict::AsEver { .. })
 }
 
 #[derive(Debug, Default)]
@@ -91,14 +106,15 @@ impl MarkdownPage {
         self.text
     }
 
-    fn finding(&mut self, report: &Report, finding: &Finding) {
+    fn finding(&mut self, report: &Report, finding: &Finding, open: bool) {
         let mark = match finding.severity {
             Severity::Error => "🔴",
             Severity::Warning => "🟠",
             Severity::Note => "🔵",
         };
         self.line(&format!(
-            "<details><summary>{mark} <code>{}[{}]</code> {}</summary>",
+            "<details{}><summary>{mark} <code>{}[{}]</code> {}</summary>",
+            if open { " open" } else { "" },
             finding.severity.name(),
             finding.code.name(),
             text(&finding.title)
@@ -106,6 +122,12 @@ impl MarkdownPage {
         self.line("");
         self.line(&text(&sentences::place(report, finding)));
         self.line("");
+        let chain = sentences::chain(finding);
+        if !chain.is_empty() {
+            let links: Vec<String> = chain.iter().map(|link| text(link)).collect();
+            self.line(&links.join(" → "));
+            self.line("");
+        }
         for evidence in &finding.evidence {
             self.line(&format!("- {}", text(&evidence.text)));
         }
@@ -116,8 +138,8 @@ impl MarkdownPage {
             self.line("");
             self.line(&format!(
                 "**Cause:** thread {} ({}) {}",
-                cause.tid,
                 text(&cause.thread),
+                cause.tid,
                 text(&cause.doing)
             ));
             self.line("");
@@ -140,6 +162,12 @@ impl MarkdownPage {
         self.line("");
         self.line("</details>");
         self.line("");
+    }
+
+    fn run(&mut self, report: &Report) {
+        let rows = report.run.as_ref().map(sentences::run).unwrap_or_default();
+        let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+        self.table(&["what it had to wait for", "share>", "time>", ""], &rows);
     }
 
     fn time(&mut self, report: &Report) {

@@ -1,7 +1,10 @@
 //! Slow requests as traces: OTLP/JSON, as a collector takes it at `/v1/traces`.
 //!
 //! Names of fields are those of `opentelemetry/proto/trace/v1/trace.proto`, in JSON's spelling;
-//! numbers of 64 bits are texts there, and identifiers hexadecimal.
+//! numbers of 64 bits are texts there, and identifiers hexadecimal. Names of attributes are those
+//! of OpenTelemetry's semantic conventions; what these have none for begins with `whywait.`.
+
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -9,9 +12,11 @@ use whywait_model::Model;
 use whywait_model::calls::CallWithin;
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
-use whywait_report::text::sentences;
-use whywait_words::{Charset, escape};
+use whywait_report::text::{sentences, words};
+use whywait_words::{Charset, escape, program_name};
 
+/// The conventions that attributes follow.
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.37.0";
 /// Requests that become traces, the slowest.
 const MAX_REQUESTS: usize = 1_000;
 /// Spans of a request's path: the longest steps.
@@ -41,19 +46,20 @@ pub fn otlp(model: &Model) -> serde_json::Result<String> {
         .flat_map(|(_, request)| RequestTrace::new(model, &request.slow()).spans())
         .collect();
     let meta = &model.meta;
-    let service = meta.command.first().map_or("", String::as_str);
-    let service = service.rsplit('/').next().unwrap_or_default();
+    let service = program_name(&meta.command);
     let resource = [
         attribute("service.name", text(service)),
         attribute("host.name", text(&meta.host.hostname)),
-        attribute("host.arch", text(&meta.host.arch)),
+        attribute("host.arch", text(architecture(&meta.host.arch))),
+        attribute("os.type", text("linux")),
         attribute("process.pid", number(meta.pid.unwrap_or(0).into())),
-        attribute("telemetry.sdk.name", text("whywait")),
     ];
     let document = json!({
         "resourceSpans": [{
             "resource": { "attributes": resource },
+            "schemaUrl": SCHEMA_URL,
             "scopeSpans": [{
+                "schemaUrl": SCHEMA_URL,
                 "scope": { "name": "whywait", "version": env!("CARGO_PKG_VERSION") },
                 "spans": spans,
             }],
@@ -106,15 +112,18 @@ impl<'a> RequestTrace<'a> {
         if let Some(port) = slow.port {
             attributes.push(attribute("server.port", number(port.into())));
         }
-        for (part, ns) in sentences::parts(&slow.time) {
+        let times = sentences::parts(&slow.time).into_iter();
+        for (word, (_, ns)) in words::PARTS.iter().zip(times) {
             if let Some(ns) = ns.filter(|ns| *ns > 0) {
+                let part = word.key.replace('-', "_");
                 attributes.push(attribute(&format!("whywait.time.{part}"), number(ns)));
             }
         }
         if slow.open {
             attributes.push(attribute("whywait.open", json!({ "boolValue": true })));
         }
-        let name = format!("request on {place}");
+        let named = slow.name.clone();
+        let name = named.unwrap_or_else(|| format!("request on {place}"));
         let mut spans = vec![self.span(0, SERVER, &name, 0, slow.latency_ns, attributes)];
         let mut longest: Vec<usize> = (0..slow.path.len()).collect();
         longest.sort_by_key(|index| std::cmp::Reverse(slow.path[*index].ns));
@@ -129,11 +138,10 @@ impl<'a> RequestTrace<'a> {
         }
         // Others' calls are no part of this trace.
         for call in own_calls(slow) {
-            let attributes = vec![
-                attribute("network.peer.address", text(&call.peer)),
-                attribute("whywait.with_peer_ns", number(call.with_peer_ns)),
-            ];
-            let name = format!("call to {}", call.peer);
+            let mut attributes = peer(&call.peer);
+            attributes.push(attribute("whywait.with_peer_ns", number(call.with_peer_ns)));
+            let named = call.name.clone();
+            let name = named.unwrap_or_else(|| format!("call to {}", call.peer));
             self.children += 1;
             spans.push(self.span(
                 self.children,
@@ -168,9 +176,10 @@ impl<'a> RequestTrace<'a> {
         if let Some(tid) = step.woken_by {
             attributes.push(attribute("whywait.woken_by", number(tid.into())));
         }
+        let state = words::name_of(&step.state);
         let name = match &step.kind {
-            Some(kind) => format!("{}: {kind}", step.state),
-            None => step.state.clone(),
+            Some(kind) => format!("{state}: {kind}"),
+            None => state.to_owned(),
         };
         self.children += 1;
         self.span(self.children, INTERNAL, &name, at_ns, step.ns, attributes)
@@ -210,6 +219,38 @@ pub(crate) fn own_calls(slow: &Slow) -> impl Iterator<Item = &CallWithin> {
         let longest = calls.longest.iter();
         longest.filter(|call| calls.own || call.link.is_some())
     })
+}
+
+/// Who was called: `127.0.0.1:5432 (postgres)`, `/run/db.sock`.
+fn peer(peer: &str) -> Vec<Value> {
+    let (address, service) = match peer.split_once(" (") {
+        Some((address, service)) => (address, service.strip_suffix(')')),
+        None => (peer, None),
+    };
+    let mut attributes = match address.parse::<SocketAddr>() {
+        Ok(socket) => vec![
+            attribute("network.transport", text("tcp")),
+            attribute("network.peer.address", text(&socket.ip().to_string())),
+            attribute("network.peer.port", number(socket.port().into())),
+        ],
+        Err(_) if address.starts_with(['/', '@']) => vec![
+            attribute("network.transport", text("unix")),
+            attribute("network.peer.address", text(address)),
+        ],
+        // Several, of which there is no address.
+        Err(_) => Vec::new(),
+    };
+    attributes.extend(service.map(|service| attribute("peer.service", text(service))));
+    attributes
+}
+
+/// A processor's architecture as the conventions name it.
+fn architecture(machine: &str) -> &str {
+    match machine {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 fn attribute(key: &str, value: Value) -> Value {

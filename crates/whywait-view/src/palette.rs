@@ -1,6 +1,8 @@
 //! Colours of parts. The same on light and dark ground: each stands out from both, and its ink can
 //! be read on it. Names are always beside them: nothing is told by colour alone.
 
+use whywait_report::text::words;
+
 /// A colour, and what to write in on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Paint {
@@ -19,19 +21,19 @@ const fn mid(fill: &'static str) -> Paint {
     Paint { fill, ink: BLACK }
 }
 
-const STRANDED: Paint = dark("#c8500a");
-const BUSY: Paint = mid("#b97a00");
-const WAKEUP: Paint = mid("#8f7e3a");
-const CPU: Paint = mid("#0b8a64");
-const RUNNABLE: Paint = mid("#3a8fbf");
-const LOCK: Paint = dark("#b4508f");
-const THREAD: Paint = mid("#8467c2");
-const DISK: Paint = dark("#8a5a2b");
-const NETWORK: Paint = dark("#0f6cb0");
-const TIMER: Paint = mid("#6f7d8c");
-const URING: Paint = dark("#4f6fd0");
-const FAULT: Paint = dark("#a8405f");
-const UNKNOWN: Paint = mid("#808080");
+const STRANDED: Paint = dark("#cd100e");
+const BUSY: Paint = mid("#c08b00");
+const WAKEUP: Paint = dark("#576b40");
+const CPU: Paint = dark("#0e7611");
+const RUNNABLE: Paint = mid("#1198bd");
+const LOCK: Paint = dark("#835483");
+const THREAD: Paint = dark("#844cb5");
+const DISK: Paint = mid("#a38c4a");
+const NETWORK: Paint = dark("#2365ec");
+const TIMER: Paint = dark("#6d6262");
+const URING: Paint = mid("#0391f6");
+const FAULT: Paint = mid("#bb8273");
+const UNKNOWN: Paint = mid("#9c8c99");
 
 /// The application's, a runtime's and the kernel's functions in flame graphs.
 pub(crate) const APP: Paint = mid("#e8b76a");
@@ -47,11 +49,11 @@ pub(crate) const COUNT: Paint = dark("#0f6cb0");
 /// The colour of a part of a request's time, by the name that a reader sees.
 pub(crate) fn of_part(words: &str) -> Paint {
     match words {
-        "ready (stranded)" => STRANDED,
-        "ready (pool busy)" => BUSY,
-        "ready (waking up)" => WAKEUP,
+        words::STRANDED => STRANDED,
+        words::UNREAD | words::POOL_BUSY => BUSY,
+        words::WAKING_UP => WAKEUP,
         "on CPU" => CPU,
-        "runnable (no CPU)" => RUNNABLE,
+        "without a CPU" => RUNNABLE,
         "lock" => LOCK,
         "other thread" => THREAD,
         "disk" => DISK,
@@ -85,8 +87,8 @@ pub(crate) fn of_state(state: &str) -> Paint {
 mod tests {
     use super::*;
 
-    /// Relative luminance, as WCAG 2 defines it.
-    fn luminance(colour: &str) -> f64 {
+    /// Red, green and blue, linear.
+    fn linear(colour: &str) -> [f64; 3] {
         let channel = |at: usize| {
             let value = u8::from_str_radix(&colour[at..at + 2], 16).expect("hexadecimal");
             let value = f64::from(value) / 255.0;
@@ -95,12 +97,67 @@ mod tests {
                 v => ((v + 0.055) / 1.055).powf(2.4),
             }
         };
-        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+        [channel(1), channel(3), channel(5)]
+    }
+
+    /// Relative luminance, as WCAG 2 defines it.
+    fn luminance(colour: &str) -> f64 {
+        let [r, g, b] = linear(colour);
+        0.2126 * r + 0.7152 * g + 0.0722 * b
     }
 
     fn contrast(a: &str, b: &str) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    /// How the three kinds of cones of people see linear red, green and blue: as most do, without
+    /// the cones for green, and without those for red (Machado, Oliveira and Fernandes, 2009).
+    const EYES: [[[f64; 3]; 3]; 3] = [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [
+            [0.367_322, 0.860_646, -0.227_968],
+            [0.280_085, 0.672_501, 0.047_413],
+            [-0.011_820, 0.042_940, 0.968_881],
+        ],
+        [
+            [0.152_286, 1.052_583, -0.204_868],
+            [0.114_503, 0.786_281, 0.099_216],
+            [-0.003_882, -0.048_116, 1.051_998],
+        ],
+    ];
+
+    /// CIE L*a*b*, under daylight.
+    fn lab([r, g, b]: [f64; 3]) -> [f64; 3] {
+        let f = |t: f64| match t {
+            t if t > 0.008_856 => t.cbrt(),
+            t => 7.787 * t + 16.0 / 116.0,
+        };
+        let x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.950_47);
+        let y = f(0.2126 * r + 0.7152 * g + 0.0722 * b);
+        let z = f((0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.088_83);
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    fn seen(colour: &str, eyes: &[[f64; 3]; 3]) -> [f64; 3] {
+        let linear = linear(colour);
+        let sum = |row: &[f64; 3]| row.iter().zip(linear).map(|(a, b)| a * b).sum::<f64>();
+        lab([0, 1, 2].map(|at| sum(&eyes[at]).clamp(0.0, 1.0)))
+    }
+
+    #[test]
+    fn parts_can_be_told_apart_also_by_the_colour_blind() {
+        // A difference of 2 is just seen side by side; apart from each other it takes some 10.
+        const APART: f64 = 15.0;
+        for eyes in &EYES {
+            for (at, one) in PARTS.iter().enumerate() {
+                for other in &PARTS[..at] {
+                    let pairs = seen(one.fill, eyes).into_iter().zip(seen(other.fill, eyes));
+                    let apart = pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                    assert!(apart >= APART, "{one:?} and {other:?}: {apart:.1}");
+                }
+            }
+        }
     }
 
     const PARTS: [Paint; 13] = [

@@ -8,6 +8,7 @@ use whywait_events::{Ns, Wait, WakeContext};
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_model::{Model, RequestRef, Thread};
+use whywait_report::text::words;
 use whywait_words::{Charset, escape};
 
 use crate::otlp::own_calls;
@@ -357,9 +358,10 @@ impl Trace {
     }
 
     fn step(&mut self, track: u64, step: &Step, from_ns: Ns, to_ns: Ns) {
+        let state = words::name_of(&step.state);
         let name = match &step.kind {
-            Some(kind) => format!("{}: {kind}", step.state),
-            None => step.state.clone(),
+            Some(kind) => format!("{state}: {kind}"),
+            None => state.to_owned(),
         };
         let mut notes = vec![("thread", format!("{} ({})", step.thread, step.tid))];
         notes.extend(step.function.clone().map(|function| ("in", function)));

@@ -62,8 +62,12 @@ fn plural(noun: &str) -> String {
     }
 }
 
-/// The text with its first letter in upper case.
+/// The text with its first letter in upper case. What is written with a figure stays as it is: p99.
 pub fn capitalised(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.contains(|c: char| c.is_ascii_digit()) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()
@@ -108,6 +112,7 @@ mod tests {
     #[test]
     fn sentences_begin_with_a_capital() {
         assert_eq!(capitalised("érable"), "Érable");
+        assert_eq!(capitalised("p99 288 ms"), "p99 288 ms");
         assert_eq!(capitalised(""), "");
     }
 }

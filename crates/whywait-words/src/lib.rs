@@ -18,6 +18,8 @@ mod figures;
 mod lists;
 pub mod markdown;
 mod percents;
+mod processes;
+mod secrets;
 
 pub use counts::{Count, capitalised, count, counted, counted_as};
 pub use durations::{duration, duration_range, mean_duration};
@@ -25,3 +27,5 @@ pub use escape::{Charset, columns, escape, shows, width};
 pub use figures::{bytes, figure, rate};
 pub use lists::{list, list_by, shares};
 pub use percents::{percent, percent_change, percent_range, ratio_percent, whole_percent};
+pub use processes::{KEPT_NAME_BYTES, pid, process_name, program_name};
+pub use secrets::without_secrets;

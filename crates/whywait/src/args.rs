@@ -10,7 +10,7 @@ use clap_complete::engine::ArgValueCompleter;
 use whywait_findings::{Code, Severity};
 use whywait_view::stacks::Of;
 
-use crate::commands::explain::COVERAGE;
+use crate::commands::explain::{COVERAGE, PARTS};
 use crate::output::Destination;
 use crate::{offers, values};
 
@@ -188,7 +188,8 @@ pub(crate) enum Verb {
     /// Publish recordings as tables, for questions about many machines
     #[command(after_help = PUBLISH_HELP)]
     Publish(PublishArgs),
-    /// Explain a finding, or what a report rests on: what it means, how it is measured, what to do
+    /// Explain a finding, the parts of time, or what a report rests on: what it means, how it is
+    /// measured, what to do
     Explain(ExplainArgs),
     /// Check what this machine allows: kernel, type information, privileges, lockdown
     #[command(after_help = CHECK_HELP)]
@@ -316,6 +317,14 @@ pub(crate) struct CaptureArgs {
     /// They are at DIR/.build-id/ab/cdef….debug, by the program's build-id.
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_files: Option<PathBuf>,
+    /// Name requests and calls by what they ask for: `routes` (method and path of HTTP),
+    /// `statements` (SQL, Redis, DNS)
+    ///
+    /// Names are made of the first 256 bytes of each, which whywait reads from the program's memory
+    /// for that. They have no values: numbers, ids and texts are replaced. Headers and bodies are
+    /// not looked at. At most 200 of each kind are kept apart.
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', value_enum)]
+    pub(crate) names: Vec<NamesOf>,
 }
 
 /// How to report.
@@ -454,6 +463,16 @@ pub(crate) struct ReportArgs {
         help_heading = INSTEAD
     )]
     pub(crate) requests: bool,
+    /// Show where the time of one route's requests went, by the name that reports print
+    ///
+    /// The recording has names if it was made with --names.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["waits", "uring", "cpu", "calls", "request", "fail_on", "brief"],
+        help_heading = INSTEAD
+    )]
+    pub(crate) route: Option<String>,
     /// Show one slow request's critical path; the report's line `slowest:` has the ID in brackets
     #[arg(
         long,
@@ -466,7 +485,7 @@ pub(crate) struct ReportArgs {
     #[arg(
         long,
         conflicts_with_all = [
-            "format", "brief", "waits", "uring", "cpu", "calls", "requests", "request",
+            "brief", "waits", "uring", "cpu", "calls", "requests", "request", "route",
         ],
         requires = "recording",
         help_heading = "Report"
@@ -643,8 +662,8 @@ pub(crate) struct PublishArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The finding's code, as reports print it in brackets, or `coverage` [default: list all, with
-    /// their meaning]
+    /// The finding's code, as reports print it in brackets, `parts` or `coverage` [default: list
+    /// all, with their meaning]
     #[arg(value_name = "CODE", value_parser = codes(), hide_possible_values = true)]
     pub(crate) code: Option<String>,
     /// List the codes alone, one a line
@@ -655,7 +674,7 @@ pub(crate) struct ExplainArgs {
 fn codes() -> PossibleValuesParser {
     let topic = PossibleValue::new(COVERAGE).alias(Code::RECORDING_INCOMPLETE);
     let codes = Code::all().map(|code| PossibleValue::new(code.name()));
-    PossibleValuesParser::new(codes.chain([topic]))
+    PossibleValuesParser::new(codes.chain([topic, PossibleValue::new(PARTS)]))
 }
 
 #[derive(Debug, Args)]
@@ -695,6 +714,25 @@ pub(crate) enum Detail {
     Waits,
     /// Also every system call, in short bursts: at most a twentieth of the time
     Full,
+}
+
+/// What is to have names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NamesOf {
+    /// Method and path of HTTP/1, as a template
+    Routes,
+    /// SQL of PostgreSQL and MySQL, commands of Redis, kinds of DNS questions
+    Statements,
+}
+
+impl NamesOf {
+    /// As it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            NamesOf::Routes => "routes",
+            NamesOf::Statements => "statements",
+        }
+    }
 }
 
 /// What a comparison of two sides looks like.

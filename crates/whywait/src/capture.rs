@@ -13,7 +13,7 @@ use whywait_words::list;
 use crate::config::{CaptureConfig, WatchTarget};
 use crate::errors::{FAILED, complain, eprintln_quietly, with_causes};
 use crate::naming::Naming;
-use crate::privileges::{self, NO_PTRACE};
+use crate::privileges;
 use crate::progress::Progress;
 use crate::session::{LaunchedTarget, TargetSession};
 
@@ -62,6 +62,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         threshold_ns: config.threshold_ns,
         stack_bytes: config.stack_bytes,
         full: config.full,
+        names: config.names,
         looks_in_segment: if config.in_rotation { 30 } else { 1 },
         // For benchmarks; the kernel's clock around each program costs more than most of the
         // programs.
@@ -95,9 +96,9 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         }
     })?;
     capture.name_by(symboliser);
-    if privileges::lacks_ptrace(session.target().head) {
-        complain(NO_PTRACE);
-        capture.note(NO_PTRACE);
+    if let Some(lack) = privileges::lacks(session.target().head) {
+        complain(lack);
+        capture.note(lack);
     }
     if let WatchTarget::Running(target) = &config.target
         && !config.in_rotation
@@ -168,7 +169,10 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
 /// `process 12`, `processes 12 and 13`, or what is in a cgroup.
 pub(crate) fn processes(target: &Target) -> String {
     match &target.pids[..] {
-        [pid] if target.cgroups.is_empty() => format!("process {pid}"),
+        [pid] if target.cgroups.is_empty() => {
+            let inner = whywait_target::inner_number(*pid);
+            format!("process {}", whywait_words::pid(*pid, inner))
+        }
         pids if target.cgroups.is_empty() => {
             let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
             format!("processes {}", list(&pids))

@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
-use whywait_capture::{Target, TargetServer};
+use whywait_capture::{NamesWanted, Target, TargetServer};
 use whywait_compare::gate::Date;
 use whywait_findings::Severity;
 use whywait_target::{FoundServers, Named, Server};
 use whywait_view::stacks::Of;
 
 use crate::args::{
-    CaptureArgs, Detail, NamedArgs, OutputArgs, ReportArgs, ReportFormat, TargetArgs,
+    CaptureArgs, Detail, NamedArgs, NamesOf, OutputArgs, ReportArgs, ReportFormat, TargetArgs,
 };
 use crate::errors::{Usage, eprintln_quietly, line};
 use crate::output::{self, Destination};
@@ -46,6 +46,8 @@ pub(crate) struct CaptureConfig {
     pub(crate) debug_files: Option<PathBuf>,
     /// Whether system calls are traced now and then, also where nothing suggests a look.
     pub(crate) full: bool,
+    /// What requests and calls are called is wanted.
+    pub(crate) names: NamesWanted,
     /// Nothing is said but errors.
     pub(crate) quiet: bool,
     /// Another whywait has asked for it, and asks for the next one before it ends.
@@ -72,8 +74,10 @@ pub(crate) enum View {
     Cpu,
     /// The table of calls.
     Calls,
-    /// The list of slow requests.
-    Requests,
+    /// The list of slow requests, or those of one route.
+    Requests(Option<String>),
+    /// The requests of this route.
+    Route(String),
     /// The critical path of the request with this name.
     Request(String),
 }
@@ -85,10 +89,10 @@ impl View {
             _ if args.uring => View::Rings,
             _ if args.cpu => View::Cpu,
             _ if args.calls => View::Calls,
-            _ if args.requests => View::Requests,
+            _ if args.requests => View::Requests(args.route.clone()),
             // As reports print it, too: in brackets.
             Some(id) => View::Request(id.trim().trim_matches(['[', ']']).to_owned()),
-            None => View::Report,
+            None => args.route.clone().map_or(View::Report, View::Route),
         }
     }
 }
@@ -300,6 +304,10 @@ pub(crate) fn capture(
         stack_bytes: args.stack_bytes,
         debug_files: args.debug_files.clone(),
         full: args.detail == Detail::Full,
+        names: NamesWanted {
+            routes: args.names.contains(&NamesOf::Routes),
+            statements: args.names.contains(&NamesOf::Statements),
+        },
         quiet: false,
         in_rotation: false,
         begin_at: None,

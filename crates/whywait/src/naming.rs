@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use whywait_stacks::Symboliser;
 
@@ -20,6 +20,8 @@ impl Naming {
     /// frames of files get no names.
     pub(crate) fn start() -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
+        // What nobody reads. Not /dev/null, which not every root has.
+        let (_, nobody) = io::pipe()?;
         // Not the path of whywait's file: it may have been replaced, or be out of reach by now.
         let helper = Command::new("/proc/self/exe")
             .arg0("whywait")
@@ -27,8 +29,8 @@ impl Naming {
             .env_clear()
             .current_dir("/")
             .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(nobody.try_clone()?)
+            .stderr(nobody)
             // What a terminal sends to whywait is not meant for it.
             .process_group(0)
             .spawn()

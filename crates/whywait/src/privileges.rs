@@ -44,10 +44,22 @@ pub(crate) fn drop_unneeded(config: &CaptureConfig) -> io::Result<()> {
 pub(crate) const NO_PTRACE: &str =
     "without CAP_SYS_PTRACE the stacks of other users' processes cannot be read";
 
-/// Whether that matters for a process: its mappings cannot be read.
-pub(crate) fn lacks_ptrace(pid: u32) -> bool {
-    capabilities(None).is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_PTRACE))
-        && fs::File::open(format!("/proc/{pid}/maps")).is_err()
+/// What is missing without CAP_DAC_READ_SEARCH.
+pub(crate) const NO_MEMORY: &str = "without CAP_DAC_READ_SEARCH the memory and the files of other \
+                                    users' processes cannot be read: functions of Python and \
+                                    tasks have no names";
+
+/// What a process's owner keeps from whywait here, and by which capability it would be had.
+pub(crate) fn lacks(pid: u32) -> Option<&'static str> {
+    let has = |capability| capabilities(None).is_ok_and(|sets| sets.effective.contains(capability));
+    let is_shut = |file| fs::File::open(format!("/proc/{pid}/{file}")).is_err();
+    if !has(CapabilitySet::SYS_PTRACE) && is_shut("maps") {
+        Some(NO_PTRACE)
+    } else if !has(CapabilitySet::DAC_READ_SEARCH) && is_shut("mem") {
+        Some(NO_MEMORY)
+    } else {
+        None
+    }
 }
 
 fn needed(config: &CaptureConfig, permitted: CapabilitySet) -> CapabilitySet {

@@ -49,6 +49,22 @@ pub(crate) struct Watch<'a> {
     pub(crate) kept: bool,
 }
 
+/// What whywait says when the recording can be read, and where it is.
+const RECORDED: &str = "whywait: recorded;";
+
+impl Watch<'_> {
+    pub(crate) fn record(&self) -> Command {
+        let mut command = Command::new(self.whywait);
+        command.args(["record", "-o"]).arg(self.recording);
+        command
+    }
+}
+
+/// Whether something that whywait says is worth a line. `kept`: the recording is.
+pub(crate) fn is_shown(said: &str, kept: bool) -> bool {
+    kept || !said.starts_with(RECORDED)
+}
+
 /// What came of a run.
 pub(crate) enum Outcome {
     /// The lab showed what it promises; with the ground truth that the load met.
@@ -174,12 +190,9 @@ impl Server {
         let mut command = match watched {
             None => Command::new(&words[0]),
             Some(watch) => {
-                let mut command = Command::new(watch.whywait);
-                command
-                    .args(["record", "-o"])
-                    .arg(watch.recording)
-                    .args((!watch.kept).then_some("--quiet"))
-                    .args(["--", &words[0]]);
+                let mut command = watch.record();
+                command.args((!watch.kept).then_some("--quiet"));
+                command.args(["--", &words[0]]);
                 command
             }
         };
@@ -404,6 +417,13 @@ fn path(path: &Path) -> Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_does_not_keep_a_recording_is_not_told_where_it_is() {
+        let recorded = "whywait: recorded; read it with: whywait report /tmp/rec";
+        assert!(is_shown(recorded, true) && !is_shown(recorded, false));
+        assert!(is_shown("whywait: watching process 1", false));
+    }
 
     #[test]
     fn a_ready_file_counts_when_it_is_whole() {

@@ -1,22 +1,20 @@
 //! whywait, attached to a server that runs already.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{Group, wait_for};
-use crate::session::{END_DEADLINE, READY_DEADLINE, Watch};
+use crate::session::{END_DEADLINE, READY_DEADLINE, Watch, is_shown};
 
 /// Names the file by which the load asks for whywait: it makes the file, and goes on when the file
 /// is gone.
 pub(crate) const ATTACH_FILE: &str = "ATTACH_FILE";
-/// What whywait says when it watches.
-const WATCHING: &str = "whywait: watching ";
-/// What it says when the recording can be read.
-const RECORDED: &str = "whywait: recorded;";
+/// What whywait says when it watches. What it is about to watch it may say before.
+const WATCHING: &str = "; Ctrl-C ends the recording";
 
 pub(crate) struct Watcher {
     group: Group,
@@ -25,8 +23,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Returns when whywait watches.
     pub(crate) fn attach(watch: &Watch, pid: i32) -> Result<Self> {
-        let mut command = Command::new(watch.whywait);
-        command.args(["record", "-o"]).arg(watch.recording);
+        let mut command = watch.record();
         command.args(["-p", &pid.to_string()]);
         command.stdin(Stdio::null()).stdout(std::io::stderr());
         command.stderr(Stdio::piped());
@@ -37,10 +34,10 @@ impl Watcher {
         let (said, kept) = (Arc::clone(&watching), watch.kept);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                if kept || !line.starts_with(RECORDED) {
+                if is_shown(&line, kept) {
                     eprintln!("{line}");
                 }
-                said.fetch_or(line.starts_with(WATCHING), Ordering::Relaxed);
+                said.fetch_or(line.ends_with(WATCHING), Ordering::Relaxed);
             }
         });
         wait_for("whywait to attach", READY_DEADLINE, || {

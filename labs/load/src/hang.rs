@@ -13,13 +13,14 @@ use crate::promise::{self, Outcome, Rule, ms, print_ground_truth, summary};
 
 /// So long without an answer, where a healthy one takes about a millisecond, is called unanswered.
 /// That it would never have come is for the server to say, by how it is built.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE_MS: u64 = 1500;
 const HEALTHY_ROUNDS: usize = 10;
 
 pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     let mut address: Option<SocketAddr> = None;
     let (mut healthy, mut paths) = (Vec::new(), Vec::new());
     let mut about = None;
+    let mut patience = Duration::from_millis(PATIENCE_MS);
     let mut rules = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -27,6 +28,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
             Long("healthy") => healthy.push(parser.value()?.string()?),
             Long("path") => paths.push(parser.value()?.string()?),
             Long("about") => about = Some(parser.value()?.string()?),
+            Long("patience-ms") => patience = Duration::from_millis(parser.value()?.parse()?),
             Long("expect") => rules.push(Rule::parse(&parser.value()?.string()?)?),
             _ => return Err(arg.unexpected().into()),
         }
@@ -53,7 +55,7 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
     let pending: Vec<_> = connections
         .into_iter()
         .zip(paths)
-        .map(|(connection, path)| thread::spawn(move || ask(connection, &path, begun)))
+        .map(|(connection, path)| thread::spawn(move || ask(connection, &path, begun + patience)))
         .collect();
     // The connections stay open until all are looked at: a server may end a request whose client
     // has gone.
@@ -87,11 +89,10 @@ pub(crate) fn run(mut parser: lexopt::Parser) -> Result<Outcome> {
 fn ask(
     mut connection: Connection,
     path: &str,
-    begun: Instant,
+    until: Instant,
 ) -> Result<(Connection, Option<Duration>)> {
+    let begun = Instant::now();
     connection.send(path)?;
-    let latency = connection
-        .response_until(begun + PATIENCE)?
-        .map(|_| begun.elapsed());
+    let latency = connection.response_until(until)?.map(|_| begun.elapsed());
     Ok((connection, latency))
 }

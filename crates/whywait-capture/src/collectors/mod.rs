@@ -12,6 +12,8 @@ pub(crate) mod dns;
 pub(crate) mod exchanges;
 pub(crate) mod futex;
 pub(crate) mod herd;
+pub(crate) mod names;
+pub(crate) mod pushes;
 pub(crate) mod responses;
 pub(crate) mod samples;
 pub(crate) mod sched;
@@ -25,13 +27,14 @@ pub(crate) mod uring;
 
 /// All collectors, in the order in which they are attached, and look: switches before the threads
 /// that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 20] = [
+pub(crate) const ALL: [&Collector; 22] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
     &tails::COLLECTOR,
     &abandoned::COLLECTOR,
     &dns::COLLECTOR,
+    &pushes::COLLECTOR,
     &uring::COLLECTOR,
     &sweep::COLLECTOR,
     &burst::COLLECTOR,
@@ -42,6 +45,7 @@ pub(crate) const ALL: [&Collector; 20] = [
     &connections::COLLECTOR,
     &responses::COLLECTOR,
     &exchanges::COLLECTOR,
+    &names::COLLECTOR,
     &tasks::COLLECTOR,
     &cpu::COLLECTOR,
     &cpu_limit::COLLECTOR,

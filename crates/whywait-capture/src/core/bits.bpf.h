@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
-/* Logarithms of whole numbers. */
+/* Logarithms and hashes of whole numbers. */
 #pragma once
 
 #include "core/vmlinux.h"
@@ -25,4 +25,11 @@ static __always_inline u32 log2_u64(u64 value)
 		}
 	}
 	return log + log2_u8[value & 255];
+}
+
+static __always_inline u32 hash_of(u64 value)
+{
+	value ^= value >> 32;
+	value *= 0x9e3779b97f4a7c15;
+	return value >> 32 | 1;
 }

@@ -4,12 +4,15 @@ use super::error::CaptureError;
 use super::options::Options;
 use super::perf;
 use super::programs::Programs;
+use super::tier::Tier;
 
 /// What this machine takes of whywait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rehearsal {
     /// The kernel's functions that the programs call.
     pub functions: String,
+    /// By which means a recording is made here.
+    pub tier: Tier,
     /// What a recording lacks here.
     pub missing: Vec<String>,
 }
@@ -20,6 +23,7 @@ pub struct Rehearsal {
 /// When whywait could not record at all.
 pub fn rehearse(options: &Options) -> Result<Rehearsal, CaptureError> {
     let programs = Programs::load(options, 0)?;
+    let tier = programs.tier();
     let mut missing = programs.notes;
     if let Err(error) = perf::cpu_clock(perf::online_cpus()[0], 5_000_000) {
         missing.push(format!(
@@ -28,6 +32,7 @@ pub fn rehearse(options: &Options) -> Result<Rehearsal, CaptureError> {
     }
     Ok(Rehearsal {
         functions: programs.functions.said(),
+        tier,
         missing,
     })
 }

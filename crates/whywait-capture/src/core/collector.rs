@@ -143,6 +143,33 @@ pub(crate) struct Hook {
     /// What a recording lacks where the kernel has no such tracepoint. `None`: every kernel that is
     /// supported has it.
     pub(crate) without: Option<&'static str>,
+    /// Functions of the kernel at which programs of the same names see the same, where it has no
+    /// such tracepoint; empty: there are none.
+    pub(crate) functions: &'static [HookFunction],
+}
+
+/// A function of the kernel at which a program of the same name runs.
+#[derive(Debug)]
+pub(crate) struct HookFunction {
+    pub(crate) name: &'static str,
+    /// A kernel without it does what it did by way of the others.
+    pub(crate) may_be_absent: bool,
+}
+
+impl HookFunction {
+    pub(crate) const fn always(name: &'static str) -> Self {
+        Self {
+            name,
+            may_be_absent: false,
+        }
+    }
+
+    pub(crate) const fn at_times(name: &'static str) -> Self {
+        Self {
+            name,
+            may_be_absent: true,
+        }
+    }
 }
 
 impl Hook {
@@ -152,6 +179,7 @@ impl Hook {
             tracepoint,
             program: tracepoint,
             without: None,
+            functions: &[],
         }
     }
 
@@ -161,7 +189,13 @@ impl Hook {
             tracepoint,
             program: tracepoint,
             without: Some(without),
+            functions: &[],
         }
+    }
+
+    /// The same, which has programs at functions instead.
+    pub(crate) const fn or_at(self, functions: &'static [HookFunction]) -> Self {
+        Self { functions, ..self }
     }
 }
 

@@ -2,6 +2,7 @@
 /* Where kernels differ. */
 #pragma once
 
+#include "core/arch.bpf.h"
 #include "core/vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -89,10 +90,10 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 const volatile bool switch_passes_state = true;
 
 /*
- * The preemption count is a per-CPU variable, and BPF finds per-CPU variables by name only where
- * the kernel's symbol table lists data (CONFIG_KALLSYMS_ALL). So it is found by its distance from
- * another one that every task points to: its run queue. The loader takes the distance from BTF;
- * without one, every wake counts as made by the current task.
+ * On x86-64 the preemption count is a per-CPU variable, and BPF finds per-CPU variables by name
+ * only where the kernel's symbol table lists data (CONFIG_KALLSYMS_ALL). So it is found by its
+ * distance from another one that every task points to: its run queue. The loader takes the distance
+ * from BTF; without one, every wake counts as made by the current task.
  */
 const volatile bool preempt_count_known = false;
 const volatile s64 preempt_count_from_runqueue = 0;
@@ -122,6 +123,10 @@ static __always_inline u32 preempt_count(struct task_struct *task)
 	u32 count = 0;
 	u64 runqueue;
 
+#if defined(__TARGET_ARCH_arm64)
+	/* It has its place in the task. */
+	return task->thread_info.preempt.count;
+#endif
 	if (!preempt_count_known)
 		return 0;
 	runqueue = runqueue_of(task);

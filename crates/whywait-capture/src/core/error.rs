@@ -4,6 +4,7 @@ use std::io;
 
 use libbpf_rs::ErrorKind;
 use whywait_events::recording::WriteError;
+use whywait_target::OwnPidNamespace;
 
 use super::limits::Refusal;
 use super::refused::Refused;
@@ -16,6 +17,9 @@ pub enum CaptureError {
         "no process {0}: it has ended, or lives in another pid namespace; look it up with pgrep"
     )]
     NoSuchProcess(u32),
+    /// What BPF says of processes cannot be looked up.
+    #[error("{0}: {hint}", hint = OwnPidNamespace::HINT)]
+    OwnPidNamespace(OwnPidNamespace),
     /// Missing privileges.
     #[error("not permitted to load BPF programs: {0}")]
     NotPermitted(Refusal),
@@ -49,6 +53,12 @@ pub enum CaptureError {
          later are"
     )]
     NoBtf,
+    /// The kernel is older than any that the programs run on.
+    #[error(
+        "this kernel is too old: BPF cannot walk over the threads of one process there; use Linux \
+         6.1 or newer"
+    )]
+    TooOld,
     /// The BPF object was refused.
     #[error("the kernel refused whywait's BPF programs ({reason}): {}", report(.refused.as_ref()))]
     Load {

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::btf::Btf;
 
 use super::error::CaptureError;
+use super::kernel;
 use super::limits::Refusal;
 use super::skel::DATA;
 
@@ -53,7 +54,7 @@ pub(crate) struct Functions {
 
 impl Functions {
     pub(crate) fn of(btf: &Btf<'_>, refused: &[&'static str]) -> Self {
-        let known = |name: &&str| btf.type_by_name::<types::Func<'_>>(name).is_some();
+        let known = |name: &&str| kernel::has_function(btf, name);
         Self {
             known: ALL.iter().map(|it| it.name).filter(known).collect(),
             left_out: BTreeSet::new(),

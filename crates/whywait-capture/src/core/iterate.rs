@@ -2,10 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
+
+use crate::core::error::{CaptureError, one_line};
 
 /// Which tasks an iterator walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,32 @@ pub(crate) fn attach(program: &ProgramMut<'_>, scope: Scope) -> io::Result<Link>
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),
         None => Err(io::Error::last_os_error()),
     }
+}
+
+/// Attaches an iterator program to a storage of sockets. `what`: its name, for errors.
+pub(crate) fn attach_to_sockets(
+    program: &ProgramMut<'_>,
+    storage: BorrowedFd<'_>,
+    what: &'static str,
+) -> Result<Link, CaptureError> {
+    program.attach_iter(storage).map_err(|error| {
+        CaptureError::of_limits(&error).unwrap_or_else(|| CaptureError::Attach {
+            program: what,
+            reason: one_line(&error),
+        })
+    })
+}
+
+/// The same, walks once and returns what the program wrote.
+pub(crate) fn over_sockets(
+    program: &ProgramMut<'_>,
+    storage: BorrowedFd<'_>,
+    what: &'static str,
+) -> Result<Vec<u8>, CaptureError> {
+    let link = attach_to_sockets(program, storage, what)?;
+    let mut output = Vec::new();
+    read(&link, &mut output).map_err(|source| CaptureError::Iterate { what, source })?;
+    Ok(output)
 }
 
 /// So much is read at once: what one call of the kernel's gives at most.

@@ -40,6 +40,16 @@ pub(crate) fn from_runqueue(btf: &Btf<'_>) -> FromRunqueue {
     }
 }
 
+/// Whether this is a virtual machine, as its processor says.
+pub(crate) fn is_virtual() -> bool {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut flags = processor.lines().filter(|line| line.starts_with("flags"));
+    flags.next().is_some_and(|line| {
+        line.split_ascii_whitespace()
+            .any(|flag| flag == "hypervisor")
+    })
+}
+
 /// The byte offset of a field, also within unnamed structs and unions.
 fn field_offset(btf: &Btf<'_>, composite: &types::Struct<'_>, wanted: &str) -> Option<i64> {
     composite.iter().find_map(|member| {
@@ -83,6 +93,21 @@ pub(crate) fn tracepoint_parameters(btf: &Btf<'_>, tracepoint: &str) -> Option<u
 pub(crate) fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
     btf.type_by_name::<types::Typedef<'_>>(&format!("btf_trace_{tracepoint}"))
         .is_some()
+}
+
+/// Whether BPF can walk over the threads and files of one process (Linux 6.1, and older kernels of
+/// distributions that have its BPF).
+pub(crate) fn walks_one_process(btf: &Btf<'_>) -> bool {
+    let link: Option<types::Union<'_>> = btf.type_by_name("bpf_iter_link_info");
+    link.is_some_and(|link| {
+        let mut members = link.iter().filter_map(|member| member.name);
+        members.any(|member| member == "task")
+    })
+}
+
+/// Whether the kernel has a function, as its BTF tells.
+pub(crate) fn has_function(btf: &Btf<'_>, function: &str) -> bool {
+    btf.type_by_name::<types::Func<'_>>(function).is_some()
 }
 
 /// The thread that asks.

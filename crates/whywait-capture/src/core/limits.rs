@@ -81,6 +81,11 @@ fn lacking(status: &str) -> Vec<&'static str> {
     NEEDED.iter().filter(lacks).map(|(name, _)| *name).collect()
 }
 
+/// What is missing where the kernel does not show its functions.
+pub const NO_KERNEL_NAMES: &str = "functions of the kernel have no names, and less is known of \
+                                   what waits were for: the kernel hides them without CAP_SYSLOG, \
+                                   and with kernel.kptr_restrict=2";
+
 /// Why the kernel does not permit what whywait asks for, and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {

@@ -25,7 +25,10 @@ pub(crate) mod skel;
 pub(crate) mod sleeps;
 pub(crate) mod so_far;
 mod stack_numbers;
+#[cfg(test)]
+mod stack_tests;
 pub(crate) mod suspects;
 pub(crate) mod target;
 pub(crate) mod thread_table;
+pub(crate) mod tier;
 pub(crate) mod wakeups;

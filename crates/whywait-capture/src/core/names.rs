@@ -32,9 +32,14 @@ pub(crate) fn name_frames(
         modules.any(|it| it.id == module && it.kind == ModuleKind::Elf)
     };
     let of_files = frames.iter().filter(|frame| of_files(frame.module)).count();
-    notes.extend(unnamed(output.modules(), symboliser.unnamed(), of_files));
-    if unwinder.has_unnamed_jit() {
+    let lacking = symboliser.unnamed().iter();
+    let lacking = lacking.filter(|it| !unwinder.is_runtime(it.module));
+    notes.extend(unnamed(output.modules(), lacking, of_files));
+    if unwinder.lacks_map() {
         notes.push(JIT.to_owned());
+    }
+    if unwinder.hides_kernel() {
+        notes.push(limits::NO_KERNEL_NAMES.to_owned());
     }
     if unwinder.not_kept() > 0 {
         notes.push(NOT_KEPT.to_owned());
@@ -72,9 +77,12 @@ fn unreadable(path: &str, lacks: &[&str]) -> String {
     format!("functions of {path} have no names: {why}")
 }
 
-fn unnamed(modules: &[Module], unnamed: &[Unnamed], frames: usize) -> Vec<String> {
+fn unnamed<'a>(
+    modules: &[Module],
+    unnamed: impl Iterator<Item = &'a Unnamed>,
+    frames: usize,
+) -> Vec<String> {
     let mut most: Vec<&Unnamed> = unnamed
-        .iter()
         .filter(|it| it.frames.saturating_mul(NOTED_SHARE) >= frames)
         .collect();
     most.sort_by_key(|it| std::cmp::Reverse(it.frames));
@@ -149,15 +157,15 @@ mod tests {
             lack(2, 9, WhyUnnamed::Stripped),
             lack(3, 40, WhyUnnamed::Gone),
         ];
-        let notes = unnamed(&modules, &all, 100);
+        let notes = unnamed(&modules, all.iter(), 100);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].contains("/bin/3") && notes[0].contains("deleted or replaced"));
         assert!(notes[1].contains("/bin/1") && notes[1].contains("build-id ab12"));
-        assert_eq!(unnamed(&modules, &[], 0), [""; 0]);
+        assert_eq!(unnamed(&modules, [].iter(), 0), [""; 0]);
         let vdso = Module {
             path: "[vdso]".to_owned(),
             ..module(1, "ab12")
         };
-        assert_eq!(unnamed(&[vdso], &all, 100), [""; 0], "no file");
+        assert_eq!(unnamed(&[vdso], all.iter(), 100), [""; 0], "no file");
     }
 }

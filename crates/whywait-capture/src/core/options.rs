@@ -18,6 +18,8 @@ pub struct Options {
     pub looks_in_segment: u32,
     /// Trace system calls for a moment now and then, also where nothing suggests a look.
     pub full: bool,
+    /// What requests and calls are called is wanted.
+    pub names: NamesWanted,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost
     /// something themselves).
     pub measure_cost: bool,
@@ -35,6 +37,22 @@ pub struct Options {
     pub begin_at: Option<SystemTime>,
     /// The user to whom the recording belongs.
     pub owner: Option<(u32, u32)>,
+}
+
+/// Which names are wanted. They are made of the first bytes of requests and calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NamesWanted {
+    /// Method and path of HTTP.
+    pub routes: bool,
+    /// What databases are asked.
+    pub statements: bool,
+}
+
+impl NamesWanted {
+    /// Whether any are.
+    pub fn any(self) -> bool {
+        self.routes || self.statements
+    }
 }
 
 /// Shorter sleeps end before a sweep would see them.
@@ -56,6 +74,7 @@ impl Default for Options {
             segment_ns: 2_000_000_000,
             looks_in_segment: 1,
             full: false,
+            names: NamesWanted::default(),
             measure_cost: false,
             hooks_do_nothing: false,
             untraced_process: None,

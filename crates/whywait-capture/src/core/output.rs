@@ -49,9 +49,11 @@ impl Output {
         &mut self,
         (tgid, tid): (u32, u32),
         registers: Registers,
+        kept: Option<[u64; 2]>,
         stack: &[u8],
     ) -> Result<(StackId, bool), WriteError> {
-        let unwound = self.unwinder.unwind_sleeping(tgid, tid, registers, stack);
+        let unwinder = &mut self.unwinder;
+        let unwound = unwinder.unwind_slept((tgid, tid), registers, kept, stack);
         self.unwound(unwound)
     }
 

@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_CPU_CLOCK: u64 = 0;
 /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_DISABLE`
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_ENABLE: libc::Ioctl = 0x2400;
+const IOC_DISABLE: libc::Ioctl = 0x2401;
 /// `PERF_FLAG_FD_CLOEXEC`
 const FD_CLOEXEC: libc::c_ulong = 8;
 

@@ -9,12 +9,14 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut};
 
-use super::collector::{Collector, Configuration, Hook};
+use super::collector::{Collector, Configuration};
 use super::error::{CaptureError, one_line};
 use super::functions::Functions;
 use super::options::Options;
+use super::refused::Refused;
 use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
 use super::target::Target;
+use super::tier::{Chosen, KernelHas, Tier};
 use super::{kernel, limits, refused};
 use crate::collectors;
 
@@ -22,8 +24,10 @@ use crate::collectors;
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
     attached: Vec<Link>,
-    /// Programs that this kernel has no tracepoint for.
-    left_out: BTreeSet<&'static str>,
+    /// Those at functions.
+    attached_to_functions: Vec<Link>,
+    /// Which of them this kernel runs.
+    chosen: Chosen,
     /// A thread can leave its stack whatever it slept in.
     pub(crate) user_stacks_exact: bool,
     /// The target's processes, as they were when their threads were looked for.
@@ -45,8 +49,24 @@ impl Programs {
         }
         limits::take_memory()?;
         let btf = Btf::from_vmlinux().map_err(|error| load_error(&error))?;
-        Functions::of(&btf, &options.refused_functions)
-            .load(|functions| Self::load_with(options, servers as u32, &btf, functions))
+        if !kernel::walks_one_process(&btf) {
+            return Err(CaptureError::TooOld);
+        }
+        let load = |refuses_functions| {
+            Functions::of(&btf, &options.refused_functions).load(|functions| {
+                let chosen = choose(&btf, options, refuses_functions);
+                Self::load_with(options, servers as u32, &btf, functions, chosen)
+            })
+        };
+        match load(None) {
+            Err(error) if !choose(&btf, options, None).at_functions.is_empty() => {
+                match refusal(&error) {
+                    Some(why) => load(Some(&why)),
+                    None => Err(error),
+                }
+            }
+            other => other,
+        }
     }
 
     fn load_with(
@@ -54,6 +74,7 @@ impl Programs {
         servers: u32,
         btf: &Btf<'_>,
         functions: &Functions,
+        chosen: Chosen,
     ) -> Result<Self, CaptureError> {
         let mut notes = functions.notes();
         // One object for the life of the process: the skeleton borrows from it.
@@ -80,13 +101,14 @@ impl Programs {
             }
             user_stacks_exact = variables.user_stacks_exact;
         }
-        let has = |hook: &Hook| {
-            !options.absent_tracepoints.contains(&hook.tracepoint)
-                && kernel::has_tracepoint(btf, hook.tracepoint)
-        };
-        let left_out = left_out(has, &mut notes);
+        notes.extend_from_slice(&chosen.notes);
         for mut program in open.open_object_mut().progs_mut() {
-            if left_out.contains(&*program.name().to_string_lossy()) {
+            let name = program.name().to_string_lossy().into_owned();
+            let is_chosen = match is_at_function(&program.section().to_string_lossy()) {
+                true => chosen.at_functions.contains(&*name),
+                false => !chosen.left_out.contains(&*name),
+            };
+            if !is_chosen {
                 program.set_autoload(false);
             }
         }
@@ -97,23 +119,63 @@ impl Programs {
         ] {
             make_zeroed(map).map_err(|error| load_error(&error))?;
         }
-        // For each server two places, and two for what is of none.
-        let totals = open.maps.totals.set_max_entries(2 * (servers + 1));
+        // For each server, and for what is of none.
+        let places = types::whose::WHOSE_COUNT.0 * (servers + 1);
+        let totals = open.maps.totals.set_max_entries(places);
         totals.map_err(|error| load_error(&error))?;
+        if !options.names.any() {
+            let names = open.maps.names.set_max_entries(1);
+            names.map_err(|error| load_error(&error))?;
+        }
         let object = open.open_object();
-        let (programs, maps) = (object.progs().count(), object.maps().count());
+        let programs = object.progs().filter(|program| program.autoload());
+        let (programs, maps) = (programs.count(), object.maps().count());
         limits::take_descriptors(programs, maps)?;
         let skel = open.load().map_err(|error| load_error(&error))?;
-        Ok(Self {
+        let mut programs = Self {
             skel,
             attached: Vec::new(),
-            left_out,
+            attached_to_functions: Vec::new(),
+            chosen,
             user_stacks_exact,
             found: BTreeSet::new(),
             functions: functions.clone(),
             servers,
             notes,
-        })
+        };
+        // Only to try it tells whether the kernel takes them. They do nothing until all of the
+        // sockets' programs run: to attach one takes milliseconds.
+        programs.attach_to_functions()?;
+        Ok(programs)
+    }
+
+    fn attach_to_functions(&mut self) -> Result<(), CaptureError> {
+        if self.attached_to_functions.is_empty() {
+            let functions = self.chosen.at_functions.iter();
+            let links = functions.map(|function| self.attach_program(function, function));
+            self.attached_to_functions = links.collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
+    /// Attaches a program to where it belongs; `to`: what that is called, for errors.
+    fn attach_program(
+        &self,
+        program: &'static str,
+        to: &'static str,
+    ) -> Result<Link, CaptureError> {
+        let error = |reason: String| CaptureError::Attach {
+            program: to,
+            reason,
+        };
+        let failed = |reason: &libbpf_rs::Error| {
+            CaptureError::of_limits(reason).unwrap_or_else(|| error(one_line(reason)))
+        };
+        let mut programs = self.skel.object().progs_mut();
+        let program = programs
+            .find(|found| found.name() == program)
+            .ok_or_else(|| error("no such program".to_owned()))?;
+        program.attach().map_err(|reason| failed(&reason))
     }
 
     /// Takes in what is there already, and has the hooks of all collectors run from now on.
@@ -128,6 +190,7 @@ impl Programs {
 
     /// Has the hooks of all collectors run again.
     pub(crate) fn attach_all(&mut self) -> Result<(), CaptureError> {
+        self.attach_to_functions()?;
         collectors::ALL
             .into_iter()
             .try_for_each(|collector| self.attach_for_good(collector))
@@ -144,35 +207,30 @@ impl Programs {
     /// Has the hooks of a collector run for as long as the links live, but for those that were left
     /// out.
     pub(crate) fn attach(&mut self, collector: &Collector) -> Result<Vec<Link>, CaptureError> {
-        let left_out = &self.left_out;
-        collector
-            .hooks
-            .iter()
-            .filter(|hook| !left_out.contains(hook.program))
-            .map(|hook| {
-                let program = hook.tracepoint;
-                let error = |reason: String| CaptureError::Attach { program, reason };
-                let failed = |reason: &libbpf_rs::Error| {
-                    CaptureError::of_limits(reason).unwrap_or_else(|| error(one_line(reason)))
-                };
-                let mut programs = self.skel.object_mut().progs_mut();
-                let program = programs
-                    .find(|program| program.name() == hook.program)
-                    .ok_or_else(|| error("no such program".to_owned()))?;
-                program.attach().map_err(|reason| failed(&reason))
-            })
+        let hooks = collector.hooks.iter();
+        let hooks: Vec<_> = hooks
+            .filter(|hook| !self.chosen.left_out.contains(hook.program))
+            .collect();
+        hooks
+            .into_iter()
+            .map(|hook| self.attach_program(hook.program, hook.tracepoint))
             .collect()
     }
 
     /// Whether this kernel has all that a collector's hooks need.
     pub(crate) fn has_all(&self, collector: &Collector) -> bool {
-        let left_out = |hook: &Hook| self.left_out.contains(hook.program);
-        !collector.hooks.iter().any(left_out)
+        self.chosen.has_all(collector)
+    }
+
+    /// By which means it is watched.
+    pub(crate) fn tier(&self) -> Tier {
+        self.chosen.tier
     }
 
     /// Takes everything off.
     pub(crate) fn detach(&mut self) {
         self.attached.clear();
+        self.attached_to_functions.clear();
     }
 
     /// The variables that programs and user space share.
@@ -203,31 +261,36 @@ impl Programs {
     }
 }
 
-/// The programs that this kernel has no tracepoint for, with a note of what is missing without.
-fn left_out(has: impl Fn(&Hook) -> bool, notes: &mut Vec<String>) -> BTreeSet<&'static str> {
-    let mut left_out = BTreeSet::new();
-    for collector in collectors::ALL {
-        let lacking = collector.hooks.iter().filter(|hook| !has(hook));
-        let lacking: Vec<(&Hook, &str)> = lacking
-            .filter_map(|hook| Some((hook, hook.without?)))
-            .collect();
-        let said = if collector.all_or_none {
-            1
-        } else {
-            lacking.len()
-        };
-        for (hook, without) in lacking.iter().take(said) {
-            let tracepoint = hook.tracepoint;
-            notes.push(format!(
-                "this kernel has no tracepoint {tracepoint}: {without}"
-            ));
+/// What of the programs this kernel runs.
+fn choose(btf: &Btf<'_>, options: &Options, refuses_functions: Option<&str>) -> Chosen {
+    let has_tracepoint = |tracepoint: &str| {
+        !options.absent_tracepoints.contains(&tracepoint) && kernel::has_tracepoint(btf, tracepoint)
+    };
+    Chosen::of(
+        &collectors::ALL,
+        &KernelHas {
+            has_tracepoint: &has_tracepoint,
+            has_function: &|function| kernel::has_function(btf, function),
+            refuses_functions,
+        },
+    )
+}
+
+/// Why the kernel does not take programs at functions, if that may be what it did not take.
+fn refusal(error: &CaptureError) -> Option<String> {
+    match error {
+        CaptureError::Load { refused, reason } => {
+            Some(refused.as_ref().map_or(reason.clone(), Refused::to_string))
         }
-        if collector.all_or_none && !lacking.is_empty() {
-            left_out.extend(collector.hooks.iter().map(|hook| hook.program));
-        }
-        left_out.extend(lacking.iter().map(|(hook, _)| hook.program));
+        CaptureError::Attach { program, reason } => Some(format!("{program}: {reason}")),
+        CaptureError::NotPermitted(_) => Some("not permitted".to_owned()),
+        _ => None,
     }
-    left_out
+}
+
+/// Whether programs of this section run at functions.
+fn is_at_function(section: &str) -> bool {
+    section.starts_with("fentry/") || section.starts_with("fexit/")
 }
 
 /// Makes the map of a section of variables that begin as zero, as it comes from the kernel: libbpf
@@ -261,12 +324,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_at_a_tracepoint_is_a_collectors() {
+    fn every_program_at_a_tracepoint_or_a_function_is_a_collectors() {
         let mut storage = MaybeUninit::uninit();
         let open = WhywaitSkelBuilder::default()
             .open(&mut storage)
             .expect("an object");
-        let is_hook = |section: &str| section.starts_with("tp_btf/");
+        let is_hook = |section: &str| section.starts_with("tp_btf/") || is_at_function(section);
         let programs: BTreeSet<(String, String)> = open
             .open_object()
             .progs()
@@ -276,36 +339,24 @@ mod tests {
             .map(|(section, name)| (section.into_owned(), name.into_owned()))
             .collect();
         let hooks = collectors::ALL.iter().flat_map(|collector| collector.hooks);
-        let hooks: BTreeSet<(String, String)> = hooks
-            .map(|hook| {
-                (
-                    format!("tp_btf/{}", hook.tracepoint),
-                    hook.program.to_owned(),
-                )
-            })
-            .collect();
+        let at_tracepoints = hooks.clone().map(|hook| {
+            (
+                format!("tp_btf/{}", hook.tracepoint),
+                hook.program.to_owned(),
+            )
+        });
+        let functions = hooks.flat_map(|hook| hook.functions);
+        let at_functions = functions.map(|function| {
+            let kind = match function.name {
+                "sock_def_readable" => "fentry",
+                _ => "fexit",
+            };
+            (
+                format!("{kind}/{}", function.name),
+                function.name.to_owned(),
+            )
+        });
+        let hooks = at_tracepoints.chain(at_functions).collect();
         assert_eq!(programs, hooks);
-    }
-
-    #[test]
-    fn without_its_tracepoint_a_program_is_left_out_with_a_note() {
-        let mut notes = Vec::new();
-        assert!(left_out(|_| true, &mut notes).is_empty() && notes.is_empty());
-        let out = left_out(|hook| hook.tracepoint != "io_uring_create", &mut notes);
-        assert_eq!(out, BTreeSet::from(["io_uring_create"]));
-        assert_eq!(notes.len(), 1);
-        notes.clear();
-        let out = left_out(|hook| !hook.tracepoint.starts_with("sock_"), &mut notes);
-        assert!(
-            out.contains("sk_data_ready"),
-            "requests need all four: {out:?}"
-        );
-        assert_eq!(
-            notes
-                .iter()
-                .filter(|note| note.contains("requests"))
-                .count(),
-            1
-        );
     }
 }

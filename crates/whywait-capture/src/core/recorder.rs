@@ -205,6 +205,11 @@ mod tests {
             .collect();
         taken.sort_unstable();
         let all: BTreeSet<u32> = ALL_TAGS.iter().map(|tag| tag.0).collect();
-        assert_eq!(taken, Vec::from_iter(all));
+        assert_eq!(
+            taken,
+            Vec::from_iter(all),
+            "left: what collectors take, and `read_elsewhere`; right: all of RECORDS in \
+             core/records.h, numbered from 1 on"
+        );
     }
 }

@@ -11,10 +11,13 @@
 #include "collectors/burst/records.h"
 #include "collectors/connections/records.h"
 #include "collectors/cpu/records.h"
+#include "collectors/datagrams/records.h"
 #include "collectors/dns/records.h"
 #include "collectors/exchanges/records.h"
 #include "collectors/futex/records.h"
 #include "collectors/herd/records.h"
+#include "collectors/names/records.h"
+#include "collectors/pushes/records.h"
 #include "collectors/responses/records.h"
 #include "collectors/samples/records.h"
 #include "collectors/sched/records.h"
@@ -60,7 +63,9 @@
 	X(TAIL, tail)                 \
 	X(ABANDONED, abandoned)       \
 	X(DNS, dns)                   \
-	X(SLOW_TASK, slow_task)
+	X(NAME, name)                 \
+	X(SLOW_TASK, slow_task)       \
+	X(PUSH, push)
 
 #define TAG(name, layout) RECORD_##name,
 enum record_type { RECORD_NONE, RECORDS(TAG) };
@@ -120,8 +125,34 @@ struct counters {
 	u64 lost_peers; /* connections to peers beyond those that are kept apart */
 	u64 tail_budget; /* tails over the rate that is sent; they are in the sums */
 	u64 abandoned_budget; /* abandoned requests over the rate that is sent; they are in the sums */
+	u64 datagrams_answered; /* questions in datagrams that were answered, … */
+	u64 datagrams_unanswered; /* … were not, … */
+	u64 datagrams_retried; /* … came again before that, … */
+	u64 datagrams_untimed; /* … of which it is not known when they came, … */
+	u64 datagrams_by_thread; /* … and of which the thread told which answer is theirs */
+	u64 datagrams_unasked; /* what such sockets sent to those who had asked nothing */
+	u64 datagrams_dropped; /* what found no room in their queue */
+	u64 datagrams_quic; /* read or sent through sockets that speak QUIC, which is not followed */
+	u64 streams_connections; /* of HTTP/2 whose streams are followed, … */
+	u64 streams_begun; /* … streams that began there, … */
+	u64 streams_answered; /* … were answered, … */
+	u64 streams_reset; /* … were given up by their client before that, … */
+	u64 streams_open; /* … are open in the end, … */
+	u64 streams_went_on; /* … went on after their first message, … */
+	u64 streams_went_on_ns; /* … for so long, with what came before it, … */
+	u64 streams_untimed; /* … of which it is not known when they came, … */
+	/* … and of which the end is not known: their connection could not be followed to it */
+	u64 streams_unfollowed;
+	u64 lost_streams; /* streams beyond those that can be open at the same time */
+	u64 lost_stream_connections; /* connections of HTTP/2 beyond those that can be followed */
+	/* … and those of which a frame could not be read, or was none */
+	u64 streams_lost_place;
+	u64 jobs_fetches; /* messages that brokers were asked for, and answered, … */
+	u64 jobs_waited_ns; /* … after so long, together */
+	u64 jobs_given_up; /* jobs beyond those that are followed at once */
 	u64 dns_queries; /* over UDP */
 	u64 dns_budget; /* late DNS queries over the rate that is sent */
+	u64 push_budget; /* slow pushes over the rate that is sent */
 	u64 unknown_tails; /* held back, and when they went out is not known */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */
 };

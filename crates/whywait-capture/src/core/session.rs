@@ -8,6 +8,7 @@ use whywait_events::recording::{
     CUT_SHORT, Meta, RecordedServer, RecordingOptions, Writer, WriterOptions,
 };
 use whywait_stacks::{Symboliser, Unwinder};
+use whywait_target::OwnPidNamespace;
 
 use super::error::CaptureError;
 use super::incoming::{Incoming, sample_ns};
@@ -64,6 +65,9 @@ impl Session {
         options: &Options,
     ) -> Result<Self, CaptureError> {
         let target = target.into();
+        if whywait_target::in_own_pid_namespace() == Some(true) {
+            return Err(CaptureError::OwnPidNamespace(OwnPidNamespace));
+        }
         if !target.lives() {
             return Err(CaptureError::NoSuchProcess(target.head));
         }
@@ -74,7 +78,10 @@ impl Session {
         if let Some(at) = options.begin_at {
             wait_until(at);
         }
-        let meta = meta(&target, command, options);
+        let meta = Meta {
+            tier: programs.tier().name().to_owned(),
+            ..meta(&target, command, options)
+        };
         let writer_options = WriterOptions {
             owner: options.owner,
             ..WriterOptions::default()
@@ -316,6 +323,7 @@ fn servers(target: &Target) -> Vec<RecordedServer> {
         let pid = server.pids.first().copied().unwrap_or_default();
         RecordedServer {
             pid,
+            inner_pid: whywait_target::inner_number(pid),
             command: whywait_target::command_line(pid),
             ports: server.ports.clone(),
             processes: processes.into_iter().collect(),
@@ -335,6 +343,7 @@ fn meta(target: &Target, command: Vec<String>, options: &Options) -> Meta {
         host: kernel::host(),
         command,
         pid: Some(target.head),
+        inner_pid: whywait_target::inner_number(target.head),
         target: target.named.clone(),
         servers: servers(target),
         options: RecordingOptions {

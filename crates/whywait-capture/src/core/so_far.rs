@@ -2,9 +2,9 @@
 
 use whywait_events::Part;
 
-use super::counters::per_cpu_of;
 use super::programs::Programs;
-use super::skel::types::{request_record, request_totals};
+use super::skel::types::{request_record, request_totals, whose, work_kind};
+use crate::collectors::sockets::totals;
 
 /// What the requests came to so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub struct SoFar {
 
 impl SoFar {
     pub(crate) fn of(programs: &Programs, rows: &Rows) -> Self {
-        let of_server = |server| per_cpu_of(&programs.skel.maps.totals, 2 * server);
+        let of_server = |server| totals(programs, server, whose::WHOSE_OTHERS);
         let mut sums: Vec<request_totals> = (0..=programs.servers).flat_map(of_server).collect();
         sums.push(rows.0);
         Self::of_sums(&sums)
@@ -59,7 +59,8 @@ impl Rows {
     pub(crate) fn add(&mut self, record: &request_record) {
         // A response that goes on has another record at its end.
         let answered = record.last_send_ns != 0 && record.last_send_ns == record.first_send_ns;
-        if !answered || record.own != 0 {
+        let is_job = record.kind >= work_kind::WORK_JOB.0;
+        if !answered || record.own != 0 || is_job {
             return;
         }
         let sums = &mut self.0;

@@ -42,6 +42,13 @@ volatile bool sockets_followed = false;
  * enough to know when it did.
  */
 volatile bool clock_ticks = false;
+/*
+ * How often its rate was set so far, and what it is, in nanoseconds; and whether it stands in for a
+ * host that does not tell when a CPU stood still: see stolen.bpf.h.
+ */
+volatile u64 clock_set = 0;
+const volatile u64 clock_period_ns = 0;
+const volatile bool clock_tells_stolen = false;
 /* It ticks at its slower rate. */
 volatile bool clock_is_sparse = false;
 /* User space sleeps, and is to be woken for what cannot wait. */
@@ -50,6 +57,8 @@ volatile bool user_space_sleeps = false;
 volatile u32 file_pass = 0;
 /* What was there before this was there before whywait. */
 volatile u64 began_ns = 0;
+/* Reads and writes are seen since then. */
+volatile u64 sockets_followed_ns = 0;
 /* The same in jiffies. */
 u64 began_jiffies = 0;
 /* The recording ends: the books on sockets are being closed. */
@@ -126,7 +135,11 @@ struct thread {
 	u64 wake_ns;
 	u32 waker_tid;
 	u32 waker_tgid;
-	u32 wake_context;
+	u8 wake_context;
+	/* Of jobs: see handed.bpf.h. */
+	u8 fetches; /* it has messages from a broker */
+	u8 handed; /* it was given such ones */
+	u8 unused;
 	u32 seq;
 	u8 state;
 	u8 family; /* of the system call that it sleeps in */
@@ -221,6 +234,12 @@ struct thread {
 	u64 futile_ns;
 	u64 user_samples;
 	u64 system_samples;
+	/* Of datagrams: the question that it has read last, its place and 1; 0: none. */
+	u32 question;
+	u32 sent_to; /* who has just got what it sends through a unix socket, as a hash */
+	/* Of jobs: it was given the last one through this descriptor, … */
+	u32 handed_fd;
+	u32 handed_by; /* … by this thread */
 } __attribute__((aligned(64)));
 
 /* The target's processes: a unix socket on which one of them listens is the target's. */
@@ -283,6 +302,9 @@ struct {
 	BUDGET(TAILS, 2000)                                                                        \
 	BUDGET(ABANDONED, 1000)                                                                    \
 	BUDGET(DNS, 1000)                                                                          \
+	/* … of what prepares statements for later. */                                            \
+	BUDGET(NAMES, 1000)                                                                        \
+	BUDGET(PUSHES, 1000)                                                                       \
 	BUDGET(STACKS, 2000)                                                                       \
 	BUDGET(WAKERS, 1000)                                                                       \
 	BUDGET(KNOWN_WAKERS, 4000)                                                                 \

@@ -12,6 +12,9 @@
  */
 #pragma once
 
+/* So that bpf_tracing.h takes the kernel's names of registers. */
+#define __VMLINUX_H__
+
 typedef signed char __s8;
 typedef unsigned char __u8;
 typedef short __s16;
@@ -73,7 +76,9 @@ enum {
 #define AF_INET 2
 #define AF_INET6 10
 #define SOCK_STREAM 1
+#define SOCK_DGRAM 2
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define IPPROTO_MPTCP 262
 
 /* include/net/tcp_states.h, include/net/sock.h */
@@ -89,9 +94,42 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+#if defined(__TARGET_ARCH_x86)
+#define EPOLL_PACKED __attribute__((packed))
+
 struct pt_regs {
-	unsigned long r14, bp, r8, dx, si, di, r10, orig_ax, ip, sp;
+	unsigned long r15, r14, bp, r8, dx, si, di, r10, orig_ax, ip, sp;
 };
+
+struct thread_struct {
+	unsigned long sp;
+	unsigned long fsbase;
+};
+#elif defined(__TARGET_ARCH_arm64)
+#define EPOLL_PACKED
+
+struct pt_regs {
+	__u32 syscallno; /* all ones: in no system call */
+};
+
+struct user_pt_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+};
+
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+
+struct thread_info {
+	struct {
+		__u32 count;
+	} preempt;
+};
+#endif
 
 struct hlist_node {
 	struct hlist_node *next;
@@ -109,7 +147,7 @@ struct epoll_filefd {
 struct epoll_event {
 	__u32 events;
 	__u64 data;
-} __attribute__((packed));
+} EPOLL_PACKED;
 
 struct eventpoll;
 
@@ -168,17 +206,15 @@ struct signal_struct {
 	unsigned int flags;
 };
 
-struct thread_struct {
-	unsigned long sp;
-	unsigned long fsbase;
-};
-
 struct mm_struct {
 	unsigned long start_code, end_code;
 	unsigned long start_stack;
 };
 
 struct task_struct {
+#if defined(__TARGET_ARCH_arm64)
+	struct thread_info thread_info;
+#endif
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
@@ -220,6 +256,28 @@ typedef struct {
 	u64 counter;
 } atomic64_t;
 
+/* The first and the last of the ports that the kernel gives itself: the lower half is the first. */
+struct local_ports {
+	u32 range;
+};
+
+/* Before Linux 6.8. */
+struct local_ports___seqlock {
+	unsigned int range[2];
+};
+
+struct netns_ipv4 {
+	struct local_ports ip_local_ports;
+};
+
+struct net {
+	struct netns_ipv4 ipv4;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	refcount_t skc_refcnt;
 	atomic64_t skc_cookie;
@@ -232,10 +290,36 @@ struct sock_common {
 	__be32 skc_rcv_saddr;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	possible_net_t skc_net;
+};
+
+struct sock;
+
+struct sk_buff {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+	struct sock *sk;
+	unsigned int len;
+	unsigned int data_len; /* of that: not where `data` is */
+	__be16 protocol;
+	__u16 transport_header; /* from `head` on */
+	__u16 network_header;
+	unsigned char *head;
+	unsigned char *data;
 };
 
 struct sk_buff_head {
+	struct sk_buff *next;
+	struct sk_buff *prev;
 	__u32 qlen;
+};
+
+struct udphdr {
+	__be16 source;
+};
+
+struct iphdr {
+	__be32 saddr;
 };
 
 struct sock {
@@ -244,14 +328,26 @@ struct sock {
 	atomic_t sk_drops;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+	__u32 sk_wmem_queued;
 	unsigned int sk_sndbuf;
-	__u8 sk_userlocks;
+	__u8 sk_userlocks : 4; /* of a byte with others, or one of its own */
 	__u8 sk_shutdown;
 	__u16 sk_type;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
 	struct bpf_local_storage *sk_bpf_storage;
 	struct pid *sk_peer_pid;
+};
+
+/* Since Linux 6.18. */
+struct numa_drop_counters {
+	atomic_t drops0;
+	atomic_t drops1;
+};
+
+struct udp_sock {
+	struct sk_buff_head reader_queue;
+	struct numa_drop_counters drop_counters;
 };
 
 /* A socket of Multipath TCP: the one of TCP below it (net/mptcp/protocol.h). */

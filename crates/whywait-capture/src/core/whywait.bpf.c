@@ -8,6 +8,7 @@
 #include "collectors/responses/responses.bpf.h"
 #include "collectors/samples/samples.bpf.h"
 #include "collectors/sched/sched.bpf.h"
+#include "collectors/sockets/functions.bpf.h"
 #include "collectors/sockets/hooks.bpf.h"
 #include "collectors/sweep/sweep.bpf.h"
 #include "collectors/tasks/slow.bpf.h"

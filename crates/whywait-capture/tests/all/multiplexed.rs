@@ -11,9 +11,10 @@ use whywait_events::recording::Recording;
 use crate::common::{self, Running};
 
 /// A server, and a client that is a process of its own: what they say to each other is argument 1.
-/// `C bytes`: the client sends; `r`: the server reads what is there; `w`: the server writes. `+`:
-/// one at once after the other; the client then takes what it was sent. The connection may be older
-/// than the recording (argument 2).
+/// `C bytes`: the client sends; `r`: the server reads what is there, or at most so many bytes;
+/// `w`: the server writes something, or these bytes; `v`: it writes from several pieces of memory
+/// at once; `p`: a pause of 3 ms. `+`: one at once after the other; the client then takes what it
+/// was sent. The connection may be older than the recording (argument 2).
 const SCRIPT: &str = r"
 import os, socket, sys, time
 listener = socket.socket()
@@ -53,18 +54,23 @@ for line in sys.argv[1].split('\n'):
     for step in steps:
         if step.startswith('C '):
             client(bytes.fromhex(step[2:]))
-        elif step == 'r':
-            connection.recv(65536)
-        elif step == 'w':
-            connection.sendall(b'!')
-    for _ in range(steps.count('w')):
+        elif step[:1] == 'r':
+            connection.recv(int(step[2:] or 65536))
+        elif step[:1] == 'w':
+            connection.sendall(bytes.fromhex(step[2:]) or b'!')
+        elif step[:1] == 'v':
+            pieces = [bytes.fromhex(piece) for piece in step[2:].split(',')]
+            assert os.writev(connection.fileno(), pieces) == sum(map(len, pieces))
+        elif step == 'p':
+            time.sleep(0.003)
+    for _ in [step for step in steps if step.startswith(('w', 'v'))]:
         client(b'w')
 print('over', flush=True)
 sys.stdin.readline()
 ";
 
-/// How many connections were found to carry several requests at once: by HTTP/2, by overlaps.
-fn found(conversation: &str, age: &str) -> (u64, u64) {
+/// What is recorded of a conversation, and the folder that holds it.
+pub(crate) fn recorded(conversation: &str, age: &str) -> (tempfile::TempDir, Recording) {
     let child = Command::new("/usr/bin/python3")
         .args(["-c", SCRIPT, conversation, age])
         .stdin(Stdio::piped())
@@ -88,17 +94,23 @@ fn found(conversation: &str, age: &str) -> (u64, u64) {
     session.finish(None).expect("the recording is finished");
     go();
     let recording = Recording::open(&dir).expect("a recording");
-    let counters = recording.counters().expect("counters");
-    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
-    (of("connections.http2"), of("connections.overlapping"))
+    (temporary, recording)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// How many connections were found to carry several requests at once: by HTTP/2, by overlaps.
+fn found(conversation: &str, age: &str) -> (u64, u64) {
+    let (_folder, recording) = recorded(conversation, age);
+    let counters = recording.counters().expect("counters");
+    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
+    (of("streams.connections"), of("connections.overlapping"))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const HEADERS: &[u8] = &[0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x86, 0x84];
 
 #[test]

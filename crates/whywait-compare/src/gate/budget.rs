@@ -12,6 +12,7 @@ use whywait_findings::{Code, Severity};
 use super::date::Date;
 use super::limit::{self, Limit};
 use crate::changes::ChangeOptions;
+use crate::measures::catalogue;
 
 /// The version of the budget's shape that this version knows.
 pub const SCHEMA: i64 = 1;
@@ -123,6 +124,13 @@ struct RegressionsTable {
 }
 
 impl Budget {
+    /// Whether a limit is of a route: recordings need names then.
+    pub fn is_of_routes(&self) -> bool {
+        let of = format!("{} ", catalogue::ROUTE);
+        let mut limits = self.limits.iter();
+        limits.any(|limit| limit.what.measure.starts_with(&of))
+    }
+
     /// Reads a budget. `path` is only named in errors.
     ///
     /// # Errors

@@ -82,14 +82,18 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
     else {
         return error(at, "expected <, <=, > or >=".to_owned());
     };
-    let words: Vec<&str> = text[..at].split_whitespace().collect();
-    let (name, peer, stat) = match words[..] {
+    let words = words(&text[..at]);
+    let (name, of, stat) = match words[..] {
         [catalogue::UPSTREAM] => {
             let message = "whose? Such as upstream 127.0.0.1:5432 p99 < 20ms".to_owned();
             return error(0, message);
         }
-        [name @ catalogue::UPSTREAM, peer] => (name, Some(peer), None),
-        [name @ catalogue::UPSTREAM, peer, stat] => (name, Some(peer), Some(stat)),
+        [catalogue::ROUTE] => {
+            let message = "which? Such as route \"GET /orders/{id}\" p99 < 20ms".to_owned();
+            return error(0, message);
+        }
+        [name @ (catalogue::UPSTREAM | catalogue::ROUTE), of] => (name, Some(of), None),
+        [name @ (catalogue::UPSTREAM | catalogue::ROUTE), of, stat] => (name, Some(of), Some(stat)),
         [name] => (name, None, None),
         [name, stat] => (name, None, Some(stat)),
         _ => {
@@ -136,8 +140,8 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
     match quantity(value, unit) {
         Some(value) => Ok(Limit {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            measure: match peer {
-                Some(peer) => format!("{name} {peer}.{stat}"),
+            measure: match of {
+                Some(of) => format!("{name} {of}.{stat}"),
                 None => format!("{name}.{stat}"),
             },
             op: *op,
@@ -149,6 +153,21 @@ pub fn parse(text: &str) -> Result<Limit, LimitError> {
             format!("{name} {stat} is {}", expected(unit)),
         ),
     }
+}
+
+/// The words of a text. One in quotes may have spaces.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let (word, more) = quoted
+            .or_else(|| rest.split_once(char::is_whitespace))
+            .unwrap_or((rest, ""));
+        words.push(word);
+        rest = more.trim_start();
+    }
+    words
 }
 
 /// Where a word that was split off a text begins in it.
@@ -249,6 +268,12 @@ mod tests {
                 2e6,
             ),
             (
+                "route \"GET /orders/{id}\" p99 < 200ms",
+                "route GET /orders/{id}.p99",
+                Comparison::Less,
+                2e8,
+            ),
+            (
                 "cpu per-request < 300us",
                 "cpu.per-request",
                 Comparison::Less,
@@ -277,6 +302,9 @@ mod tests {
             ("lock share < .5%", 13, "share"),
             ("é < 5ms", 0, "no measure"),
             ("upstream < 5ms", 0, "whose"),
+            ("route < 5ms", 0, "which"),
+            ("route GET / p99 < 5ms", 0, "one measure"),
+            ("route \"GET / p99 < 5ms", 0, "one measure"),
             ("upstream [::1]:80 p98 < 5ms", 18, "no p98"),
             ("upstream a b c < 5ms", 0, "one measure"),
         ] {

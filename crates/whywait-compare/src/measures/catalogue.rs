@@ -15,8 +15,10 @@ pub struct NamedMeasure {
     pub what: &'static str,
 }
 
-/// The only measure that is of one of several: whose, comes after it.
+/// The measures that are of one of several: of which, comes after them.
 pub const UPSTREAM: &str = "upstream";
+/// … The other one.
+pub const ROUTE: &str = "route";
 
 const PART: &[&str] = &["mean", "p50", "p90", "p99", "max", "share"];
 
@@ -75,15 +77,15 @@ pub const ALL: &[NamedMeasure] = &[
     },
     part(
         "ready-unserved.stranded",
-        "ready and not read, although a capable thread was idle",
+        "waiting unread, although a capable thread was idle",
     ),
     part(
         "ready-unserved.pool-busy",
-        "ready and not read: all capable threads were busy",
+        "waiting unread: all capable threads were busy",
     ),
     part(
         "ready-unserved.wakeup",
-        "ready and not read: the reader was being woken",
+        "waiting unread: the reader was being woken",
     ),
     part("on-cpu", "the serving thread ran"),
     part("runnable", "it waited for a CPU"),
@@ -112,6 +114,12 @@ pub const ALL: &[NamedMeasure] = &[
         stats: &["mean", "p50", "p99", "max"],
         unit: Unit::Ns,
         what: "a call to a peer, whose address comes next: upstream 127.0.0.1:5432 p99",
+    },
+    NamedMeasure {
+        name: ROUTE,
+        stats: &["p99", "max"],
+        unit: Unit::Ns,
+        what: "a request of a route, whose name comes next: route \"GET /orders/{id}\" p99",
     },
     NamedMeasure {
         name: "futile-wakeups",

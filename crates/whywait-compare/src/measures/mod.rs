@@ -13,6 +13,7 @@ mod names;
 mod paths;
 mod requests;
 mod rings;
+mod routes;
 mod spinning;
 mod waits;
 
@@ -175,12 +176,13 @@ pub struct Run {
 }
 
 /// Who adds measures.
-const COLLECTORS: [fn(&MeasureSource<'_>, &mut Run); 8] = [
+const COLLECTORS: [fn(&MeasureSource<'_>, &mut Run); 9] = [
     requests::collect,
     paths::collect,
     waits::collect,
     cpu::collect,
     calls::collect,
+    routes::collect,
     findings::collect,
     rings::collect,
     spinning::collect,

@@ -69,6 +69,15 @@ fn too_few_runs_are_shown_and_not_called() {
             "{:?}",
             diff.notes
         );
+        let text = text::render(&diff, TextOptions::default());
+        let (first, rest) = text.split_once('\n').expect("lines");
+        assert!(
+            first.contains("too few runs; large: p99 latency "),
+            "{first}"
+        );
+        assert!(rest.contains("  large\n"), "{text}");
+        let untested = ["1.000", "95 % interval", "no verdict\n"];
+        assert!(!untested.iter().any(|said| rest.contains(said)), "{text}");
     }
 }
 

@@ -7,6 +7,7 @@ use whywait_compare::Run;
 use whywait_compare::gate::{
     Baseline, Budget, Date, Judgement, LineOutcome, github, init, judge, junit, text,
 };
+use whywait_events::NameKind;
 use whywait_report::text::TextOptions;
 
 const FAULTY: Server = Server {
@@ -45,6 +46,34 @@ fn limits_are_held_against_the_median() {
         .map(|line| line.line)
         .collect();
     assert_eq!(lines, [3, 3]);
+}
+
+#[test]
+fn limits_of_routes_are_held_against_their_requests() {
+    let named = |requests: u64| {
+        run_of(QUICK, 1, 0, |script| {
+            script.counter("requests.count", requests);
+            for socket in 1..=20 {
+                script.name((socket, 1), NameKind::Route, "GET /a/{id}");
+            }
+        })
+    };
+    // Each takes 28 ms.
+    let outcome = |limit: &str, requests| {
+        let lines = format!("limits = ['route \"GET /{limit}']");
+        assert!(budget(&lines).is_of_routes());
+        judged(&lines, &[named(requests)]).lines[0].outcome
+    };
+    assert_eq!(outcome("a/{id}\" p99 < 30ms", 0), LineOutcome::Held);
+    assert_eq!(outcome("a/{id}\" p99 < 20ms", 0), LineOutcome::Broken);
+    assert_eq!(outcome("a/{id}\" max < 20ms", 10_000), LineOutcome::Broken);
+    // Others may be of that route, too.
+    assert_eq!(
+        outcome("a/{id}\" p99 < 20ms", 10_000),
+        LineOutcome::Undecided
+    );
+    assert_eq!(outcome("b\" p99 < 20ms", 0), LineOutcome::Undecided);
+    assert!(!budget("limits = ['latency p99 < 1s']").is_of_routes());
 }
 
 #[test]

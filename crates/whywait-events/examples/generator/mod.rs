@@ -68,6 +68,7 @@ impl Server {
                 parent_tid: 0,
                 change,
                 comm,
+                command: String::new(),
             }));
         }
         for (id, kind, path) in [

@@ -39,6 +39,7 @@ impl Context {
                 parent_tid: 0,
                 change: ThreadChange::Found,
                 comm,
+                command: String::new(),
             })
         };
         self.threads.iter().map(found).collect()

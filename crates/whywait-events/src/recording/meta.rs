@@ -44,6 +44,9 @@ pub struct Meta {
     pub command: Vec<String>,
     /// The watched process, or the one that stands for all.
     pub pid: Option<u32>,
+    /// Its number in its own PID namespace, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// How the target was named, and what that came to; empty where it was named by its number.
     pub target: String,
     /// The servers that it has, if they are to be told apart. Their requests are counted apart,
@@ -51,6 +54,10 @@ pub struct Meta {
     pub servers: Vec<RecordedServer>,
     /// How it was recorded.
     pub options: RecordingOptions,
+    /// By which of the kernel's means: `tracepoints`; `fexit` where it lacks those of sockets;
+    /// `threads only` where it has neither, so that no request was seen. Empty: recorded before
+    /// whywait said so, by the first or the last.
+    pub tier: String,
     /// What each BPF program cost, by name, when it was measured.
     pub cost: BTreeMap<String, ProgramCost>,
     /// Exit status of the launched command, as a shell shows it (128 + signal when it was killed).
@@ -68,6 +75,9 @@ pub struct Meta {
 pub struct RecordedServer {
     /// The process that stands for it.
     pub pid: u32,
+    /// Its number in its own PID namespace, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<u32>,
     /// Its command line.
     pub command: Vec<String>,
     /// The TCP ports on which it listens.

@@ -22,8 +22,9 @@ use super::reader::Recording;
 use super::table_file::{create_private, open_regular};
 use super::{META, OPEN_SUFFIX, segment_name, segment_number};
 
-/// What an archive may unpack to, in bytes: a few kilobytes can claim to be petabytes.
-pub(super) const MAX_UNPACKED: u64 = 4 << 30;
+/// What an archive may unpack to, in bytes: a few kilobytes can claim to be petabytes. Fuzzing has
+/// no use for more than a little.
+pub(super) const MAX_UNPACKED: u64 = if cfg!(fuzzing) { 1 << 20 } else { 4 << 30 };
 /// The same, in files: each takes an inode, however small it is.
 const MAX_FILES: usize = 1 << 16;
 /// How hard zstd tries. The tables are compressed already; what is gained is between them.

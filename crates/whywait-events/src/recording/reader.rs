@@ -128,6 +128,7 @@ impl Recording {
         let server = self.meta.servers[number].clone();
         self.only = Some(OneServer::of(&self, number, &server)?);
         self.meta.pid = Some(server.pid);
+        self.meta.inner_pid = server.inner_pid;
         self.meta.command = server.command;
         Ok(self)
     }

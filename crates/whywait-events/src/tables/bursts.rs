@@ -62,7 +62,7 @@ table! {
         tid: u32 = Dictionary,
         /// Position in the cycle, from 0; 0 is a poll.
         step: u32 = Delta,
-        /// System call number (x86-64).
+        /// System call number (x86-64's, on any processor).
         syscall: u32 = Dictionary,
         /// What it is about: the descriptor that was ready (polls), that is changed (`epoll_ctl`),
         /// or that is the first argument; -1: none, or not known.

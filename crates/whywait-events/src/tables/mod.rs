@@ -20,7 +20,9 @@ mod cpu_waits;
 mod dns;
 mod exchanges;
 mod futexes;
+mod named;
 mod preempted;
+mod pushes;
 mod requests;
 mod responses;
 mod samples;
@@ -43,7 +45,9 @@ pub use cpu_waits::*;
 pub use dns::*;
 pub use exchanges::*;
 pub use futexes::*;
+pub use named::*;
 pub use preempted::*;
+pub use pushes::*;
 pub use requests::*;
 pub use responses::*;
 pub use samples::*;
@@ -74,12 +78,14 @@ tables! {
         requests: Request as Request,
         tails: Tail as Tail,
         responses: ResponseLook as Response,
+        pushes: Push as Push,
         tasks: TaskLook as TaskLook,
         abandoned: Abandoned as Abandoned,
         dns: DnsQuery as Dns,
         exchanges: Exchange as Exchange,
         peers: PeerSums,
         peer_histograms: PeerBucket,
+        names: NameRow as Name,
         samples: Sample as Sample,
         rings: uring::Ring as Ring,
         ring_sums: uring::Sum,

@@ -1,11 +1,34 @@
 //! The table `requests`.
 
+use crate::names::names;
 use crate::recording::table;
 use crate::{Ns, Parts};
 
+names! {
+    /// What a request came in.
+    pub enum WorkKind, default Stream, unknown names Stream {
+        /// What was read from a connection.
+        Stream = 0 "stream",
+        /// A datagram: the answer is the next that was sent to the same peer.
+        Datagram = 1 "datagram",
+        /// A stream of HTTP/2, gRPC's among them.
+        Http2 = 2 "http2",
+        /// A message from a broker, on a connection that the target made: it is over when its
+        /// worker asks for the next one, or acknowledges it.
+        Job = 3 "job",
+        /// A message that the one who read it gave to another thread or process, which slept in a
+        /// read until it had one: it is over when that one sleeps so again.
+        HandedJob = 4 "handed-job",
+    }
+}
+
 table! {
     /// A request that took at least the threshold: on a stream socket, from the kernel having its
-    /// first byte to the last byte of the response before the next request.
+    /// first byte to the last byte of the response before the next request; in a datagram, from the
+    /// kernel having it to the first datagram that was sent to the same peer. In a stream of
+    /// HTTP/2: from the kernel having the client's HEADERS to the end of the answer, or to its
+    /// first DATA where more was written a threshold or longer after that. A job: from the kernel
+    /// having its message to what the worker sent when it was done.
     ///
     /// A row may come twice for the same (`socket`, `seq`), when more of the response was sent
     /// after the first row: the later row replaces the earlier one.
@@ -34,6 +57,13 @@ table! {
         last_send_ns: Option<Ns> = DeltaBounds {
             /// From `ready_ns` until the last byte of the response was written; NULL: never.
             latency_ns since |row| row.ready_ns
+        },
+        /// When a stream of HTTP/2 that went on after its first message was over, or the recording
+        /// was; `None`: it did not.
+        ended_ns: Option<Ns> = Delta {
+            /// From `ready_ns` until a stream of HTTP/2 that went on after its first message was
+            /// over, or the recording was: that is no latency; NULL: it did not.
+            ended_after_ns since |row| row.ready_ns
         },
         /// When its connection ended without an answer; `None`: it was answered, or was open when
         /// the recording ended.
@@ -77,6 +107,13 @@ table! {
         /// Its client is the target itself: the process that read it, or another one that serves
         /// others, too. A part of what others' requests wait for, as a rule.
         own: bool = Plain or false,
+        /// What it came in. A datagram, a stream and a job have a `socket` of their own.
+        kind: WorkKind = Dictionary or (WorkKind::Stream),
+        /// Of a job: the peer that it came from, as in `peers`; 0: none, or one that is not kept
+        /// apart.
+        broker: u32 = Dictionary or 0,
+        /// Of a job that was handed on: the thread that did so; 0: none.
+        handed_by: u32 = Dictionary or 0,
         /// Local port, 0 for unix sockets.
         local_port: u16 = Dictionary,
         /// Part of `recv_after_ns` in which the reader was waking up (from the wake until it was on

@@ -78,8 +78,19 @@ names! {
         Jit = 2 "jit",
         /// Frames of the Python interpreter.
         Python = 3 "python",
+        /// Frames of the Ruby interpreter.
+        Ruby = 5 "ruby",
+        /// Frames of PHP's engine.
+        Php = 6 "php",
         /// No mapping was found for the address.
         Unknown = 4 "unknown",
+    }
+}
+
+impl ModuleKind {
+    /// Whether its frames are functions that an interpreter runs.
+    pub const fn is_interpreted(self) -> bool {
+        matches!(self, Self::Python | Self::Ruby | Self::Php)
     }
 }
 

@@ -19,8 +19,8 @@ names! {
 }
 
 table! {
-    /// A look at the task of a slow request that was under way: a goroutine of Go's that had read
-    /// it and had not begun to answer.
+    /// A look at a task while requests were slow: at a goroutine of Go's that had read one and had
+    /// not begun to answer, or at a task of Python's asyncio, of a process that had slow requests.
     #[table(later)]
     #[span(at_ns)]
     #[stacks(stack)]
@@ -34,15 +34,22 @@ table! {
         },
         /// Its process.
         tgid: u32 = Dictionary,
-        /// The task, as `requests` has it.
+        /// The task, as `requests` has it: `recv_task` of Go, `send_task` of Python.
         task: u32 = Dictionary,
-        /// The connection, as in `requests`.
+        /// The connection, as in `requests`; 0 for Python: which request a task is for shows as it
+        /// answers.
         socket: u64 = Dictionary,
-        /// The request on it, as in `requests`.
+        /// The request on it, as in `requests`; 0 for Python.
         seq: u32 = Delta,
         /// What it did.
         state: TaskState = Dictionary,
-        /// Its stack; 0 while it was on a thread.
+        /// Its stack, of Python the coroutines that wait for each other; 0 while it was on a
+        /// thread.
         stack: StackId = Dictionary,
+        /// Of Python: the lock or semaphore that it waited for, an address in its process; 0: none,
+        /// or not known.
+        lock: u64 = Dictionary or 0,
+        /// Of Python: of those that it had, the one that it had taken last; 0: none, or not known.
+        held: u64 = Dictionary or 0,
     }
 }

@@ -39,5 +39,8 @@ table! {
         /// The thread's name after the change, as the kernel has it. Hostile: it may hold any byte
         /// but NUL; what is not UTF-8 was replaced.
         comm: String = Dictionary,
+        /// For `exec`: the new program's command line, its first 4,096 bytes, with what looks like
+        /// a secret masked; empty when the process had ended before it could be read. Hostile.
+        command: String = Dictionary or (String::new()),
     }
 }

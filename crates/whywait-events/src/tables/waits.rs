@@ -51,7 +51,8 @@ table! {
         },
         /// It slept already when the recording began: the true start is unknown.
         since_before: bool = Plain,
-        /// Number of the system call it slept in (x86-64); NULL: in none, as in a page fault.
+        /// Number of the system call it slept in (x86-64's, on any processor); NULL: in none, as in
+        /// a page fault.
         syscall: Option<u32> = Dictionary,
         /// The call's first three arguments. Of `poll` and `ppoll` on one descriptor (`arg1` 1),
         /// or on a socket and something that is none (`arg1` 2), `arg0` is that descriptor where

@@ -16,6 +16,7 @@ pub(crate) mod no_cpu;
 pub(crate) mod one_at_a_time;
 pub(crate) mod paused;
 pub(crate) mod pool_exhausted;
+pub(crate) mod push_held_up;
 pub(crate) mod queued_behind;
 pub(crate) mod retransmits;
 pub(crate) mod saturated;

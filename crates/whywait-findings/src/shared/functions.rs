@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use whywait_events::{Sample, StackId};
-use whywait_model::Thread;
+use whywait_model::{Model, Thread, app_frames};
 use whywait_words::shares;
 
 use crate::facts::Facts;
-use crate::numbers::SHOWN;
+use crate::numbers::{SHOWN, Share, WORK_IN_COMMON};
 
 /// Stands for functions whose names were not read.
 const UNNAMED: &str = "functions without a name";
@@ -76,4 +76,65 @@ impl SampledFunctions {
         let each = each.map(|(name, periods)| (&**name, *periods));
         (!self.each.is_empty()).then(|| shares(each, self.periods))
     }
+}
+
+/// The function of the application that has nearly all of some samples in it, the innermost such
+/// one: what they have in common is that, and not what it happens to call.
+pub(crate) struct InCommon<'m> {
+    pub(crate) function: &'m str,
+    /// Samples whose stacks reach a function of the application, of all, by periods.
+    pub(crate) known: u64,
+    pub(crate) all: u64,
+    /// The stack with it that was seen most often.
+    pub(crate) tid: u32,
+    pub(crate) stack: StackId,
+}
+
+impl<'m> InCommon<'m> {
+    pub(crate) fn of<'a>(
+        model: &'m Model,
+        samples: impl Iterator<Item = &'a Sample>,
+    ) -> Option<Self> {
+        let mut stacks: BTreeMap<(u32, StackId), u64> = BTreeMap::new();
+        for sample in samples {
+            let periods = stacks.entry((sample.tid, sample.user_stack)).or_default();
+            *periods = periods.saturating_add(sample.weight());
+        }
+        let all = stacks.values().sum();
+        let (mut known, mut functions) = (0, BTreeMap::<&str, u64>::new());
+        for ((_, stack), periods) in &stacks {
+            let names = names(model, *stack);
+            known += if names.is_empty() { 0 } else { *periods };
+            for (at, name) in names.iter().enumerate() {
+                if !names[..at].contains(name) {
+                    *functions.entry(name).or_default() += periods;
+                }
+            }
+        }
+        let is_common = |name: &&str| {
+            let periods = functions.get(name).copied().unwrap_or(0);
+            Share::new(periods, known).is_at_least(*WORK_IN_COMMON)
+        };
+        // The innermost one, in the stack that was seen most often.
+        let seen = stacks.iter().filter_map(|((tid, stack), periods)| {
+            let function = names(model, *stack).into_iter().find(is_common)?;
+            Some((*periods, *tid, *stack, function))
+        });
+        let (_, tid, stack, function) = seen.max_by_key(|(periods, ..)| *periods)?;
+        Some(Self {
+            function,
+            known,
+            all,
+            tid,
+            stack,
+        })
+    }
+}
+
+/// The functions of the application's own in a stack, the innermost first.
+fn names(model: &Model, stack: StackId) -> Vec<&str> {
+    let stack = model.stacks.get(stack);
+    stack.map_or_else(Vec::new, |stack| {
+        app_frames(stack).map(|label| &*label.name).collect()
+    })
 }

@@ -16,9 +16,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
+use whywait_model::waits::Primitive;
 use whywait_model::{Model, RequestRef, Thread, WaitClass};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Readers};
 use crate::numbers::{
     EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, HANDED_ON, MOST, NEARLY_ALL,
     QUEUE_FULL, QUEUE_PAIRED, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
@@ -60,8 +61,9 @@ pub(crate) struct JobQueue<'m> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobsDo {
     Sleep,
-    /// On fewer CPUs than there are.
-    Compute,
+    /// On fewer CPUs than there are. With a lock that a process has but one of, its interpreter's:
+    /// of what runs with that in hand, more threads do no more.
+    Compute(Option<Primitive>),
 }
 
 /// A request and its job.
@@ -79,9 +81,9 @@ impl<'m> JobQueue<'m> {
     /// All of them.
     pub(crate) fn of(facts: &Facts<'m>) -> Vec<Self> {
         let slow_ns = facts.slow().total_ns;
-        let queues = groups(facts).into_iter();
-        let queues = queues
-            .filter_map(|(readers, requests)| Self::of_readers(facts.model, readers, requests));
+        let queues = with_common_workers(facts, groups(facts)).into_iter();
+        let queues =
+            queues.filter_map(|(readers, requests)| Self::of_readers(facts, readers, requests));
         queues
             .filter(|queue| queue.is_worth_a_word(slow_ns))
             .collect()
@@ -100,19 +102,20 @@ impl<'m> JobQueue<'m> {
     }
 
     fn of_readers(
-        model: &'m Model,
+        facts: &Facts<'m>,
         readers: BTreeSet<u32>,
         mut requests: Vec<RequestRef<'m>>,
     ) -> Option<Self> {
+        let model = facts.model;
         requests.sort_by_key(|request| (request.recv_ns, request.ready_ns));
-        let workers = Workers::of(model, &readers, &requests)?;
+        let mut workers = Workers::of(facts, &readers, &requests)?;
         if !workers.answers_follow(model, &readers, &requests) {
             return None;
         }
-        let load = Load::of(model, &workers, &requests)?;
-        let jobs = in_turn(&requests, load.at_a_time, model.end_ns);
-        let in_order = jobs.is_some();
-        let jobs = jobs.unwrap_or_else(|| load.in_proportion(&requests, model.end_ns));
+        let given = requests.iter();
+        let given = given.filter_map(|request| Given::of(model, &workers, *request));
+        let given: Vec<Given<'_>> = given.collect();
+        let (load, jobs, in_order) = taken(model, &workers, &given)?;
         let full = Covered::new(load.full);
         let mut sleeps = Vec::new();
         for wait in workers.threads(model).flat_map(|one| one.timeline.waits()) {
@@ -124,11 +127,27 @@ impl<'m> JobQueue<'m> {
         let busy_ns = sum(load.busy.iter().map(|interval| full.within(*interval)));
         let slept_ns = sum(sleeps.iter().map(|(_, ns)| *ns));
         let jobs_do = match Share::new(slept_ns, busy_ns).is_below(*WORKERS_ASLEEP) {
-            true => JobsDo::Compute,
+            true => JobsDo::Compute(workers.interpreters_lock(model)),
             false => JobsDo::Sleep,
         };
-        // Where they compute, more of them than there are CPUs would share the same ones.
-        if jobs_do == JobsDo::Compute && load.at_a_time >= model.meta.host.cpus as usize {
+        // Who wakes readers for another reason, as one does that accepts their connections, never
+        // sleeps in a job.
+        if jobs_do == JobsDo::Sleep {
+            let asleep: BTreeSet<u32> = sleeps.iter().map(|(wait, _)| wait.tid).collect();
+            workers.tids.retain(|tid| asleep.contains(tid));
+        }
+        // Nobody was seen to hand these workers a job, and requests are done many at a time: they
+        // wait for what is told to all at once (what others publish, the end of a shared fetch).
+        // Not where streams came in turn and kept the workers for as long as they went on.
+        let unseen = workers.rests.is_empty() && jobs_do == JobsDo::Sleep;
+        let kept = in_order && kept_by_streams(&jobs).is_some();
+        if unseen && !kept && workers.done_together(model, &jobs) {
+            return None;
+        }
+        // Where they compute, more of them than there are CPUs would share the same ones. Where
+        // they lack a CPU for most of the time, that is what the jobs take so long for.
+        let few = load.at_a_time >= model.meta.host.cpus as usize;
+        if jobs_do != JobsDo::Sleep && (few || workers.without_cpu(model).exceeds(*MOST)) {
             return None;
         }
         // Where they wait for a lock, more of them would wait there as well.
@@ -165,10 +184,13 @@ impl<'m> JobQueue<'m> {
     }
 }
 
+/// Threads that read requests, and those.
+type Readings<'m> = (BTreeSet<u32>, Vec<RequestRef<'m>>);
+
 /// Requests by who reads them: the members of an epoll instance's pool, or a process's threads that
 /// belong to none: each by itself may wait for the same executor.
-fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
-    let mut groups: Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> = Vec::new();
+fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
+    let mut groups: Vec<Readings<'m>> = Vec::new();
     let pools = facts.model.pools.iter();
     let mut of_reader: BTreeMap<u32, usize> = BTreeMap::new();
     for pool in pools {
@@ -197,6 +219,60 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<(BTreeSet<u32>, Vec<RequestRef<'m>>)> {
     groups
 }
 
+/// Takes readers together that hand their jobs to the same workers: several loops before one pool.
+fn with_common_workers<'m>(facts: &Facts<'m>, groups: Vec<Readings<'m>>) -> Vec<Readings<'m>> {
+    let mut together: Vec<(BTreeSet<u32>, Readings<'m>)> = Vec::new();
+    for (readers, requests) in groups {
+        let workers = Workers::of(facts, &readers, &requests);
+        let workers = workers.map_or_else(BTreeSet::new, |workers| workers.tids);
+        let mut same = together.iter_mut();
+        match same.find(|(all, _)| !all.is_disjoint(&workers)) {
+            Some((all, group)) => {
+                all.extend(workers);
+                group.0.extend(readers);
+                group.1.extend(requests);
+            }
+            None => together.push((workers, (readers, requests))),
+        }
+    }
+    together.into_iter().map(|(_, group)| group).collect()
+}
+
+/// A request that was read, and until when its job lasted.
+#[derive(Clone, Copy)]
+struct Given<'m> {
+    request: RequestRef<'m>,
+    read_ns: Ns,
+    /// It was answered, or the recording ended.
+    done_ns: Ns,
+    /// Who had its job was free again: later where it is a stream that went on.
+    free_ns: Ns,
+}
+
+impl<'m> Given<'m> {
+    fn of(model: &Model, workers: &Workers, request: RequestRef<'m>) -> Option<Self> {
+        let read_ns = request.recv_ns?;
+        let done_ns = request.answered_ns().unwrap_or(model.end_ns).max(read_ns);
+        let kept_until_ns = request
+            .ended_ns
+            .map(|ended_ns| workers.notices(model, request.send_tid, ended_ns));
+        Some(Self {
+            request,
+            read_ns,
+            done_ns,
+            free_ns: kept_until_ns.unwrap_or(done_ns).max(done_ns),
+        })
+    }
+
+    /// The same if a stream keeps nobody while it goes on, as those of a loop.
+    fn of_loop(self) -> Self {
+        Self {
+            free_ns: self.done_ns,
+            ..self
+        }
+    }
+}
+
 /// Where a thread sleeps: the same place has the same call and the same stack.
 type SleepingPlace = (Option<u32>, StackId);
 
@@ -211,7 +287,8 @@ struct Workers {
 }
 
 impl Workers {
-    fn of(model: &Model, readers: &BTreeSet<u32>, requests: &[RequestRef<'_>]) -> Option<Self> {
+    fn of(facts: &Facts<'_>, readers: &BTreeSet<u32>, requests: &[RequestRef<'_>]) -> Option<Self> {
+        let (model, reading) = (facts.model, facts.readers());
         let mut times: BTreeMap<u32, usize> = BTreeMap::new();
         let waits = readers.iter().filter_map(|tid| model.threads.get(tid));
         for wait in waits.flat_map(|thread| thread.timeline.waits()) {
@@ -229,13 +306,12 @@ impl Workers {
                 *times.entry(request.send_tid).or_default() += 1;
             }
         }
-        let reading: BTreeSet<u32> = model.requests().map(|one| one.recv_tid).collect();
         let known = times
             .into_iter()
             .filter(|(_, times)| *times >= *EXECUTOR_MIN_JOBS);
         let known: BTreeSet<u32> = known
             .map(|(tid, _)| tid)
-            .filter(|tid| model.threads.contains_key(tid) && !reading.contains(tid))
+            .filter(|tid| model.threads.contains_key(tid) && !reading.contains_key(tid))
             .collect();
         if known.is_empty() {
             return None;
@@ -246,7 +322,7 @@ impl Workers {
             answer: Share::counted(by_others, all).is_at_least(*HANDED_ON),
             tids: known,
         };
-        workers.add_alike(model, &reading);
+        workers.add_alike(model, reading);
         workers.hands.extend(workers.tids.iter().copied());
         let threads = workers.threads(model);
         let waits = threads.flat_map(|thread| thread.timeline.waits());
@@ -275,7 +351,7 @@ impl Workers {
 
     /// Adds those of the same processes that sleep in the same work: whose jobs took so long that
     /// none was done.
-    fn add_alike(&mut self, model: &Model, reading: &BTreeSet<u32>) {
+    fn add_alike(&mut self, model: &Model, reading: &Readers<'_>) {
         let work = |thread: &Thread| -> Vec<SleepingPlace> {
             let waits = thread.timeline.waits().iter();
             let waits = waits.filter(|wait| wait.user_stack != 0);
@@ -287,7 +363,7 @@ impl Workers {
         let others = model.threads.values().filter(|thread| {
             processes.contains(&thread.tgid)
                 && !self.hands.contains(&thread.tid)
-                && !reading.contains(&thread.tid)
+                && !reading.contains_key(&thread.tid)
         });
         let alike = others.filter(|thread| {
             let same = work(thread)
@@ -304,6 +380,47 @@ impl Workers {
         self.tids.iter().filter_map(|tid| model.threads.get(tid))
     }
 
+    /// Of the time in which they could run, that in which they had no CPU.
+    fn without_cpu(&self, model: &Model) -> Share {
+        let used = self.threads(model).filter_map(|thread| {
+            let used = model.cpu.threads.get(&(thread.tgid, thread.tid))?;
+            Some((used.on_cpu_ns, used.runnable_ns))
+        });
+        let (on_cpu_ns, without_ns) = used.fold((0_u64, 0_u64), |sum, one| {
+            (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+        });
+        Share::new(without_ns, on_cpu_ns.saturating_add(without_ns))
+    }
+
+    /// Whether most requests that waited were done with others, without a sleep of the workers
+    /// between them, in which one's job would have waited.
+    fn done_together(&self, model: &Model, jobs: &[QueuedJob<'_>]) -> bool {
+        let waits = self
+            .threads(model)
+            .flat_map(|thread| thread.timeline.waits());
+        let slept = waits.filter(|wait| !takes_a_lock(model, wait));
+        let mut slept: Vec<Ns> = slept.map(Wait::woken_ns).collect();
+        slept.sort_unstable();
+        let mut after: BTreeMap<usize, usize> = BTreeMap::new();
+        let waited = jobs.iter().filter(|job| job.waited_ns >= *SLOW_NS);
+        let done = waited.filter_map(|job| job.request.first_send_ns);
+        for done_ns in done {
+            let sleeps = slept.partition_point(|woken_ns| *woken_ns <= done_ns);
+            *after.entry(sleeps).or_default() += 1;
+        }
+        let all: usize = after.values().sum();
+        let together: usize = after.values().filter(|count| **count > 1).sum();
+        Share::counted(together, all).exceeds(*MOST)
+    }
+
+    /// The lock of the interpreter that runs their code, if they were seen to wait for it.
+    fn interpreters_lock(&self, model: &Model) -> Option<Primitive> {
+        let threads = self.hands.iter().filter_map(|tid| model.threads.get(tid));
+        let waits = threads.flat_map(|thread| thread.timeline.waits());
+        let mut locks = waits.filter_map(|wait| model.primitive_of(wait));
+        locks.find(|lock| lock.is_single())
+    }
+
     /// Whether a sleep ended with a job: who hands them out ended it, and it was no lock.
     fn gets_a_job(&self, model: &Model, wait: &Wait) -> bool {
         wait.wake_context == WakeContext::Task
@@ -318,6 +435,19 @@ impl Workers {
             0 => self.gets_a_job(model, wait),
             _ => self.rests.contains(&place(wait)),
         }
+    }
+
+    /// When a worker notices the end of the stream for which it works. While it sleeps it does not.
+    fn notices(&self, model: &Model, tid: u32, ended_ns: Ns) -> Ns {
+        let worker = self.tids.get(&tid).and_then(|tid| model.threads.get(tid));
+        let sleeps = worker.map_or(&[][..], |worker| {
+            worker
+                .timeline
+                .overlapping(ended_ns, ended_ns.saturating_add(1))
+        });
+        let sleeps = sleeps.iter().filter(|wait| !self.rests(model, wait));
+        let until_ns = sleeps.map(|wait| wait.over_ns().unwrap_or(model.end_ns));
+        until_ns.max().unwrap_or(ended_ns).max(ended_ns)
     }
 
     /// Whether the answers follow on jobs: the workers write them, or the sleep of who does so was
@@ -371,51 +501,55 @@ struct Load {
     busy: Vec<Interval>,
     /// When as many jobs as ever were under way, and more requests: in order.
     full: Vec<Interval>,
-    /// … and how many requests were, apart where they are others.
-    open: Vec<(Interval, usize)>,
+    /// … and how many requests were, and those of them that certainly had their job, apart where
+    /// they are others.
+    open: Vec<(Interval, usize, usize)>,
     full_ns: u64,
     open_ns: u64,
+    /// Streams that go on may each have a worker meanwhile: never were fewer of them busy.
+    keeps_streams: bool,
 }
 
 impl Load {
-    fn of(model: &Model, workers: &Workers, requests: &[RequestRef<'_>]) -> Option<Self> {
+    fn of(model: &Model, workers: &Workers, given: &[Given<'_>]) -> Option<Self> {
         let busy: Vec<Interval> = workers
             .threads(model)
             .flat_map(|thread| with_jobs(model, workers, thread))
             .collect();
-        let open: Vec<Interval> = requests
-            .iter()
-            .filter_map(|request| {
-                Some((
-                    request.recv_ns?,
-                    request.answered_ns().unwrap_or(model.end_ns),
-                ))
-            })
-            .collect();
+        let open = given.iter().map(|one| (one.read_ns, one.free_ns));
+        let open: Vec<Interval> = open.collect();
+        // Streams that go on.
+        let going = given.iter().map(|one| (one.done_ns, one.free_ns));
+        let going: Vec<Interval> = going.collect();
         let mut edges: Vec<(Ns, usize, i64)> = Vec::new();
-        for (what, intervals) in [(0, &busy), (1, &open)] {
+        for (what, intervals) in [(0, &busy), (1, &open), (2, &going)] {
             for (from_ns, to_ns) in intervals.iter().filter(|one| one.0 < one.1) {
                 edges.push((*from_ns, what, 1));
                 edges.push((*to_ns, what, -1));
             }
         }
         edges.sort_unstable();
-        // From when until when how many jobs and requests were under way.
-        let mut spans: Vec<(Interval, usize, usize)> = Vec::new();
-        let mut now = [0_i64; 2];
+        // From when until when how many jobs, requests and streams were under way.
+        let mut spans: Vec<(Interval, [usize; 3])> = Vec::new();
+        let mut now = [0_i64; 3];
         for (at, (from_ns, what, change)) in edges.iter().enumerate() {
             now[*what] += change;
             if let Some((to_ns, ..)) = edges.get(at + 1).filter(|next| next.0 > *from_ns) {
                 let count = now.map(|count| usize::try_from(count).unwrap_or(0));
-                spans.push(((*from_ns, *to_ns), count[0], count[1]));
+                spans.push(((*from_ns, *to_ns), count));
             }
         }
-        let length = |span: &(Interval, usize, usize)| span.0.1 - span.0.0;
-        let waiting = spans.iter().filter(|(_, busy, open)| open > busy);
+        let length = |span: &(Interval, [usize; 3])| span.0.1 - span.0.0;
+        let waiting = spans.iter().filter(|(_, [busy, open, _])| open > busy);
         let mut by_busy: BTreeMap<usize, u64> = BTreeMap::new();
         for span in waiting {
-            *by_busy.entry(span.1).or_default() += length(span);
+            *by_busy.entry(span.1[0]).or_default() += length(span);
         }
+        let all = workers.tids.len();
+        let going = spans.iter().filter(|(_, [_, _, going])| *going > 0);
+        let going_ns = sum(going.clone().map(length));
+        let kept = going.filter(|(_, [busy, _, going])| busy >= going.min(&all));
+        let kept = Share::new(sum(kept.map(length)), going_ns);
         let all_ns = sum(by_busy.values().copied());
         let mut up_to_ns = 0;
         // For a moment there is one more: who hands over, and who takes over.
@@ -426,10 +560,10 @@ impl Load {
                 .then_some(*busy)
         })?;
         let more = |open: usize| open > at_a_time;
-        let waiting_ns = sum(spans.iter().filter(|span| more(span.2)).map(length));
+        let waiting_ns = sum(spans.iter().filter(|span| more(span.1[1])).map(length));
         let full = spans
             .iter()
-            .filter(|span| more(span.2) && span.1 >= at_a_time);
+            .filter(|(_, [busy, open, _])| more(*open) && *busy >= at_a_time);
         let full: Vec<_> = full.collect();
         let full_ns = sum(full.iter().map(|span| length(span)));
         if at_a_time == 0 || Share::new(full_ns, waiting_ns).is_below(*QUEUE_FULL) {
@@ -437,31 +571,36 @@ impl Load {
         }
         let open_ns = full
             .iter()
-            .map(|span| length(span).saturating_mul(span.2 as u64));
+            .map(|span| length(span).saturating_mul(span.1[1] as u64));
         Some(Self {
             at_a_time,
             full_ns,
             open_ns: sum(open_ns),
-            open: full.iter().map(|span| (span.0, span.2)).collect(),
+            open: full
+                .iter()
+                .map(|span| (span.0, span.1[1], span.1[2]))
+                .collect(),
             full: merged(full.iter().map(|span| span.0).collect()),
             busy,
+            keeps_streams: going_ns > 0 && kept.is_at_least(*NEARLY_ALL),
         })
     }
 }
 
 impl Load {
     /// What each request waited if all that are under way wait for as long: of so many, all but
-    /// those whose jobs are under way.
-    fn in_proportion<'m>(&self, requests: &[RequestRef<'m>], end_ns: Ns) -> Vec<QueuedJob<'m>> {
+    /// those whose jobs are under way. A stream that goes on does not wait.
+    fn in_proportion<'m>(&self, given: &[Given<'m>]) -> Vec<QueuedJob<'m>> {
         let mut before_ns = 0_u64;
         let waited: Vec<(Interval, u64, u64)> = self
             .open
             .iter()
-            .map(|(span, open)| {
+            .map(|(span, open, going)| {
+                let others = open - going;
                 let wait = in_proportion(
                     span.1 - span.0,
                     (open - self.at_a_time) as u64,
-                    *open as u64,
+                    others as u64,
                 );
                 let so_far_ns = before_ns;
                 before_ns = before_ns.saturating_add(wait);
@@ -478,30 +617,28 @@ impl Load {
             so_far_ns.saturating_add(in_proportion(wait, part_ns, span.1 - span.0))
         };
         let mut open = BinaryHeap::new();
-        let read = requests.iter().filter_map(|one| Some((*one, one.recv_ns?)));
-        read.map(|(request, read_ns)| {
-            let done_ns = request.answered_ns().unwrap_or(end_ns).max(read_ns);
-            let waited_ns = until(done_ns).saturating_sub(until(read_ns));
-            QueuedJob::new(request, read_ns, waited_ns, done_ns, &mut open)
-        })
-        .collect()
+        let jobs = given.iter().map(|one| {
+            let waited_ns = until(one.done_ns).saturating_sub(until(one.read_ns));
+            QueuedJob::new(*one, waited_ns, &mut open)
+        });
+        jobs.collect()
     }
 }
 
 impl<'m> QueuedJob<'m> {
     /// `open`: until when those are under way that were read before.
-    fn new(
-        request: RequestRef<'m>,
-        read_ns: Ns,
-        waited_ns: u64,
-        done_ns: Ns,
-        open: &mut BinaryHeap<Reverse<Ns>>,
-    ) -> Self {
+    fn new(given: Given<'m>, waited_ns: u64, open: &mut BinaryHeap<Reverse<Ns>>) -> Self {
+        let Given {
+            request,
+            read_ns,
+            done_ns,
+            free_ns,
+        } = given;
         while open.peek().is_some_and(|Reverse(ns)| *ns <= read_ns) {
             open.pop();
         }
         let ahead = open.len();
-        open.push(Reverse(done_ns));
+        open.push(Reverse(free_ns));
         Self {
             request,
             waited_ns,
@@ -511,10 +648,26 @@ impl<'m> QueuedJob<'m> {
                 ready_ns: request.ready_ns.min(read_ns),
                 taken_ns: read_ns.saturating_add(waited_ns).min(done_ns),
                 answered_ns: done_ns,
-                free_ns: done_ns,
+                free_ns,
             },
         }
     }
+
+    /// For how long it kept who had it.
+    pub(crate) fn lasted_ns(&self) -> u64 {
+        self.worked.free_ns.saturating_sub(self.worked.taken_ns)
+    }
+}
+
+/// Streams that went on after their first message, if those kept workers for most of the time in
+/// which jobs did.
+pub(crate) fn kept_by_streams<'a, 'm>(jobs: &'a [QueuedJob<'m>]) -> Option<Vec<&'a QueuedJob<'m>>> {
+    let lasted_ns = |jobs: &[&QueuedJob<'_>]| sum(jobs.iter().map(|job| job.lasted_ns()));
+    let all: Vec<&QueuedJob<'_>> = jobs.iter().collect();
+    let streams = jobs.iter().filter(|job| job.request.ended_ns.is_some());
+    let streams: Vec<&QueuedJob<'_>> = streams.collect();
+    let share = Share::new(lasted_ns(&streams), lasted_ns(&all));
+    share.exceeds(*MOST).then_some(streams)
 }
 
 /// When a worker had a job: all the time in which it did not wait for one.
@@ -533,32 +686,51 @@ fn with_jobs(model: &Model, workers: &Workers, thread: &Thread) -> Vec<Interval>
     jobs
 }
 
+/// How many jobs are under way at a time, the jobs, and whether they begin in order. Streams that
+/// go on keep workers, as far as that fits.
+fn taken<'m>(
+    model: &Model,
+    workers: &Workers,
+    given: &[Given<'m>],
+) -> Option<(Load, Vec<QueuedJob<'m>>, bool)> {
+    let kept = Load::of(model, workers, given).filter(|load| load.keeps_streams);
+    let kept = match kept.map(|load| (in_turn(given, load.at_a_time), load)) {
+        Some((Some(jobs), load)) => return Some((load, jobs, true)),
+        Some((None, load)) => Some(load),
+        None => None,
+    };
+    let of_loop: Vec<Given<'_>> = given.iter().map(|one| one.of_loop()).collect();
+    let load = Load::of(model, workers, &of_loop);
+    match load.map(|load| (in_turn(&of_loop, load.at_a_time), load)) {
+        Some((Some(jobs), load)) => Some((load, jobs, true)),
+        other => {
+            let (load, given) = match kept {
+                Some(load) => (load, given),
+                None => (other?.1, &of_loop[..]),
+            };
+            let jobs = load.in_proportion(given);
+            Some((load, jobs, false))
+        }
+    }
+}
+
 /// When the job of each request began, in the order in which they were read; `None`: they are not
 /// done in that order, for some were done before their turn.
-fn in_turn<'m>(
-    requests: &[RequestRef<'m>],
-    at_a_time: usize,
-    end_ns: Ns,
-) -> Option<Vec<QueuedJob<'m>>> {
+fn in_turn<'m>(given: &[Given<'m>], at_a_time: usize) -> Option<Vec<QueuedJob<'m>>> {
     let mut free: BinaryHeap<Reverse<Ns>> = BinaryHeap::new();
     let mut open: BinaryHeap<Reverse<Ns>> = BinaryHeap::new();
     let mut jobs = Vec::new();
     let mut in_turn = 0;
-    for request in requests {
-        let Some(read_ns) = request.recv_ns else {
-            continue;
-        };
-        let done_ns = request.answered_ns().unwrap_or(end_ns).max(read_ns);
-        let free_ns = match free.len() < at_a_time {
+    for one in given {
+        let read_ns = one.read_ns;
+        let turn_ns = match free.len() < at_a_time {
             true => read_ns,
             false => free.pop().map_or(read_ns, |Reverse(ns)| ns.max(read_ns)),
         };
-        in_turn += usize::from(free_ns <= done_ns);
-        free.push(Reverse(done_ns.max(free_ns)));
-        let waited_ns = free_ns.min(done_ns) - read_ns;
-        jobs.push(QueuedJob::new(
-            *request, read_ns, waited_ns, done_ns, &mut open,
-        ));
+        in_turn += usize::from(turn_ns <= one.done_ns);
+        free.push(Reverse(one.free_ns.max(turn_ns)));
+        let waited_ns = turn_ns.min(one.done_ns) - read_ns;
+        jobs.push(QueuedJob::new(*one, waited_ns, &mut open));
     }
     Share::counted(in_turn, jobs.len())
         .is_at_least(*QUEUE_PAIRED)

@@ -1,6 +1,7 @@
 //! What several detectors need.
 
 pub(crate) mod crowding;
+pub(crate) mod events;
 pub(crate) mod functions;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
@@ -16,6 +17,8 @@ pub(crate) mod runtime;
 pub(crate) mod slow_paths;
 pub(crate) mod spinning;
 pub(crate) mod tails;
+pub(crate) mod task_places;
+pub(crate) mod task_waits;
 pub(crate) mod threads;
 pub(crate) mod traffic;
 pub(crate) mod unfinished;

@@ -16,13 +16,13 @@ use crate::shared::intervals::{Interval, sum, union_ns};
 /// Functions in which a thread sleeps that its runtime stopped: HotSpot (share/runtime/
 /// safepoint.hpp, safepointMechanism.hpp), Go (runtime/proc.go).
 const STOPPED: [&str; 3] = [
-    "SafepointSynchronize::block(",
-    "SafepointMechanism::process(",
+    "SafepointSynchronize::block",
+    "SafepointMechanism::process",
     "runtime.gcstopm",
 ];
 /// Functions in which a thread waits for what needs all threads stopped. It may be too early for
 /// that, or need none: they say how long a pause was, not that there was one.
-const ASKED: [&str; 1] = ["VMThread::execute("];
+const ASKED: [&str; 1] = ["VMThread::execute"];
 /// Functions of runtimes that work, or wait for a thread, with all others stopped, and what they
 /// do: Go (runtime/mprof.go, heapdump.go, proc.go, mgc.go).
 const STOPS: [(&str, &str); 4] = [

@@ -1,7 +1,7 @@
 //! Requests that queue for calls to a peer: never more than so many are under way at a time, and
 //! when one ends the next begins at once, for somebody has waited for that.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
@@ -127,18 +127,25 @@ impl<'m> Queue<'m> {
         let started_ns = facts.model.meta.started_ns;
         // Where requests queue for jobs, no more calls are under way than jobs are: the queue is
         // theirs.
-        let of_jobs = |threads| facts.jobs().iter().any(|jobs| jobs.has(&threads));
+        // But where fewer jobs than threads that do them are under way, and as few connections are
+        // there, the jobs queue for these.
+        let of_jobs = |threads: &BTreeSet<u32>| {
+            let mut jobs = facts.jobs().iter().filter(|jobs| jobs.has(threads));
+            jobs.next().map(|jobs| jobs.at_a_time < jobs.workers.len())
+        };
         let traffic = facts.traffic().iter();
         let queues = traffic
-            .filter(|traffic| !of_jobs(traffic.threads()))
-            .filter_map(|traffic| {
+            .map(|traffic| (traffic, of_jobs(&traffic.threads())))
+            .filter(|(_, narrow)| *narrow != Some(false))
+            .filter_map(|(traffic, narrow)| {
                 let others = with_others(facts.traffic(), traffic);
                 let requests = requests.get(&traffic.tgid)?;
                 let until = [WithPeer::UntilAnswered, WithPeer::UntilNextPeer];
                 let mut found = until.into_iter();
-                found.find_map(|until| {
+                let found = found.find_map(|until| {
                     Self::in_traffic(requests, traffic, (&others, until), started_ns)
-                })
+                });
+                found.filter(|queue| narrow.is_none() || !queue.had_free_connections())
             });
         outermost(queues.collect())
     }
@@ -161,6 +168,10 @@ impl<'m> Queue<'m> {
         let flow = Flow::of(&pairs.served, &calls);
         let spacing_ns = flow.between_calls_ns(&calls);
         let kept = uses.len() < traffic.calls.len();
+        // On the only connection others' calls, without a row, may be between two of a request's.
+        if kept && flow.most == 1 && !traffic.counted {
+            return None;
+        }
         let doubtful = kept || flow.most == 1 || !all_known;
         if !flow.is_queue(spacing_ns) || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
             return None;
@@ -204,6 +215,15 @@ impl<'m> Queue<'m> {
         let queues = std::iter::once(&of.what).chain(&of.others);
         let shorter = queues.flat_map(|queue| &queue.shorter_ns);
         Saving::latency(of.shares.each_ns.iter().chain(shorter).copied().collect())
+    }
+
+    /// The requests of these processes that waited, and for how long.
+    pub(crate) fn requests(
+        of: &OfProgram<'_, 'm, &Self>,
+    ) -> impl Iterator<Item = (RequestRef<'m>, u64)> {
+        let queues = std::iter::once(&of.what).chain(&of.others);
+        let victims = queues.flat_map(|queue| &queue.victims);
+        victims.map(|victim| (victim.request, victim.waited_ns))
     }
 
     /// Whether connections to the peer were free while requests waited: more than calls were ever

@@ -46,7 +46,7 @@ pub(crate) fn life(state: &RingState) -> Evidence {
             duration_range(low, high)
         ));
     }
-    let text = format!("an operation's life in the mean: {}", parts.join(", "));
+    let text = format!("an operation's life on average: {}", parts.join(", "));
     Evidence::of_ns(kernel_ns, text)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn sockets(state: &RingState) -> Vec<Evidence> {
     let blocked = state.blocked_sends();
     if let Some(mean_ns) = blocked.ns.checked_div(blocked.waited) {
         let text = format!(
-            "{} of {} waited for room in the socket's buffer, {} in the mean: such a slot is held \
+            "{} of {} waited for room in the socket's buffer, {} on average: such a slot is held \
              by the socket, not by the loop",
             blocked.waited,
             counted(blocked.sends, "send"),

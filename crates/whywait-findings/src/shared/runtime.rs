@@ -85,9 +85,9 @@ pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
         // is stopped.
         } else if label.module.ends_with("/libjvm.so")
             && begins(&[
-                "VMThread::execute(",
-                "SafepointSynchronize::block(",
-                "SafepointMechanism::process(",
+                "VMThread::execute",
+                "SafepointSynchronize::block",
+                "SafepointMechanism::process",
             ])
         {
             Some(PAUSE)
@@ -107,8 +107,8 @@ pub(crate) fn own_account(stack: &StackText) -> Option<&'static str> {
 /// functions for it (src/builtins/builtins-definitions.h).
 pub(crate) fn built_in(stack: &StackText) -> Option<&'static str> {
     const BUILT_INS: [(&str, &str); 2] = [
-        ("v8::internal::Builtin_JsonParse(", "JSON.parse"),
-        ("v8::internal::Builtin_JsonStringify(", "JSON.stringify"),
+        ("v8::internal::Builtin_JsonParse", "JSON.parse"),
+        ("v8::internal::Builtin_JsonStringify", "JSON.stringify"),
     ];
     stack
         .labels
@@ -139,7 +139,7 @@ pub(crate) fn fix_of_own_account(function: &str) -> Option<&'static str> {
              --max-semi-space-size; --trace-gc tells what is collected when)",
         ),
         PAUSE => Some(
-            "it stops all its threads, to collect garbage as a rule (-Xlog:safepoint,gc tells): \
+            "it stops all its threads, mostly to collect garbage (-Xlog:safepoint,gc tells): \
              keep less alive, allocate less, give it more memory, or take a collector with shorter \
              pauses (-XX:+UseZGC, -XX:+UseShenandoahGC)",
         ),

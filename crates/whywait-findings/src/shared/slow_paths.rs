@@ -103,8 +103,6 @@ pub(crate) struct Shares {
     pub(crate) ns: u64,
     /// What those requests took.
     pub(crate) latency_ns: u64,
-    /// What the slowest of them took.
-    worst_latency_ns: u64,
 }
 
 impl Shares {
@@ -114,13 +112,11 @@ impl Shares {
             each_ns: Vec::new(),
             ns: 0,
             latency_ns: 0,
-            worst_latency_ns: 0,
         };
         for (ns, latency_ns) in pairs {
             shares.each_ns.push(ns);
             shares.ns = shares.ns.saturating_add(ns);
             shares.latency_ns = shares.latency_ns.saturating_add(latency_ns);
-            shares.worst_latency_ns = shares.worst_latency_ns.max(latency_ns);
         }
         shares.each_ns.sort_unstable_by(|a, b| b.cmp(a));
         shares
@@ -133,7 +129,6 @@ impl Shares {
             sum.each_ns.extend(one.each_ns);
             sum.ns = sum.ns.saturating_add(one.ns);
             sum.latency_ns = sum.latency_ns.saturating_add(one.latency_ns);
-            sum.worst_latency_ns = sum.worst_latency_ns.max(one.worst_latency_ns);
         }
         sum.each_ns.sort_unstable_by(|a, b| b.cmp(a));
         sum
@@ -151,13 +146,22 @@ impl Shares {
         percent(self.ns, self.latency_ns)
     }
 
-    /// How bad it is; `None` when it is not worth a word. `slow_ns`: what all slow requests took.
+    /// How bad it is; `None` when it is not worth a word: what is rare has to take so long itself
+    /// that a request is an outlier for it. What only some requests had, and most of the slow time
+    /// is not, may have happened that once: a class that is loaded, code that is compiled.
+    /// `slow_ns`: what all slow requests took.
     pub(crate) fn severity(&self, slow_ns: u64) -> Option<Severity> {
+        let of_slow = Share::new(self.ns, slow_ns);
+        let once = self.each_ns.len() < *MIN_REQUESTS && of_slow.is_below(*TYPICAL_OF_ALL);
         if self.each_ns.is_empty() {
             None
-        } else if Share::new(self.ns, slow_ns).is_below(*RARE_OF_SLOW) {
-            (self.worst_latency_ns >= *OUTLIER_NS).then_some(Severity::Note)
-        } else if self.median_ns() >= *WARNING_NS {
+        } else if of_slow.is_below(*RARE_OF_SLOW) {
+            let made_one_slow = |worst_ns: &u64| *worst_ns >= *OUTLIER_NS;
+            self.each_ns
+                .first()
+                .is_some_and(made_one_slow)
+                .then_some(Severity::Note)
+        } else if self.median_ns() >= *WARNING_NS && !once {
             Some(Severity::Warning)
         } else {
             Some(Severity::Note)
@@ -506,6 +510,23 @@ mod tests {
     use crate::finding::SavingKind;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_a_few_requests_had_is_a_warning_only_where_it_is_much_of_all_that_was_slow() {
+        let of = |each_ms: &[u64], slow_ms: u64| {
+            let each = each_ms.iter().map(|ms| (ms * MS, ms * MS));
+            Shares::new(each).severity(slow_ms * MS)
+        };
+        // A server's first request, which loads classes, beside others that were slow as well.
+        assert_eq!(of(&[44], 340), Some(Severity::Note));
+        assert_eq!(of(&[44; 4], 441), Some(Severity::Note));
+        assert_eq!(of(&[44; 4], 440), Some(Severity::Warning), "two fifths");
+        assert_eq!(
+            of(&[44; 5], 500),
+            Some(Severity::Warning),
+            "five are no chance"
+        );
+    }
 
     #[test]
     fn what_takes_as_long_each_time_is_as_ever() {

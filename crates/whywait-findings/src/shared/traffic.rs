@@ -198,13 +198,35 @@ impl<'m> Traffic<'m> {
     /// All of which nearly every call has a row, or nearly all of the calls' time. Not over
     /// connections that carry several calls at a time.
     pub(crate) fn of(model: &'m Model) -> Vec<Traffic<'m>> {
+        let rows = Self::of_rows(model, model.exchanges().iter().chain(short(model)));
+        let known = rows.into_iter().filter(|(traffic, rows_ns)| {
+            traffic.counted || nearly_all(*rows_ns, traffic.peer.sums().total_ns)
+        });
+        known.map(|(traffic, _)| traffic).collect()
+    }
+
+    /// All others that call such peers: only some of their calls have rows, and most of the calls'
+    /// time is in those that have none. Which have one goes by the time alone: the first ones of
+    /// each tenth of a second.
+    pub(crate) fn sampled(model: &'m Model, known: &[Self]) -> Vec<Traffic<'m>> {
+        let known: BTreeSet<u32> = known.iter().map(|one| one.peer.number()).collect();
+        let rows = model.exchanges().iter().chain(model.short_exchanges());
+        let rows = rows.filter(|call| !known.contains(&call.peer));
+        let all = Self::of_rows(model, rows).into_iter();
+        all.map(|(traffic, _)| traffic).collect()
+    }
+
+    /// Those that these rows show, and what all rows of each one's peer took.
+    fn of_rows(
+        model: &'m Model,
+        rows: impl Iterator<Item = &'m Exchange>,
+    ) -> Vec<(Traffic<'m>, u64)> {
         let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
         let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let single = |call: &&Exchange| call.peer != 0 && !model.is_shared(call);
-        let short = short(model);
-        let mut rows: Vec<&Exchange> = model.exchanges().iter().chain(short).collect();
+        let mut rows: Vec<&Exchange> = rows.filter(single).collect();
         rows.sort_by_key(|call| (call.first_send_ns, call.socket, call.seq));
-        for call in rows.into_iter().filter(single) {
+        for call in rows {
             if call.last_read_ns.is_some() {
                 calls.entry((call.tgid, call.peer)).or_default().push(call);
                 let (count, ns) = known.entry(call.peer).or_default();
@@ -221,16 +243,14 @@ impl<'m> Traffic<'m> {
             .filter_map(|((tgid, number), calls)| {
                 let peer = model.peer(number)?;
                 let (count, ns) = known[&number];
-                let nearly_all =
-                    |known: u64, of: u64| Share::new(known, of).is_at_least(*CALLS_KNOWN);
-                let counted = nearly_all(count, peer.sums().count);
-                (counted || nearly_all(ns, peer.sums().total_ns)).then_some(Traffic {
+                let traffic = Traffic {
                     tgid,
                     peer,
                     calls,
                     others_call: callers[&number] > 1,
-                    counted,
-                })
+                    counted: nearly_all(count, peer.sums().count),
+                };
+                Some((traffic, ns))
             })
             .collect()
     }
@@ -252,6 +272,10 @@ impl<'m> Traffic<'m> {
     }
 }
 
+fn nearly_all(known: u64, of: u64) -> bool {
+    Share::new(known, of).is_at_least(*CALLS_KNOWN)
+}
+
 /// The short calls to those peers of which nearly each call has a row with them. Of others those
 /// that have one are a few of many, and say nothing.
 fn short(model: &Model) -> impl Iterator<Item = &Exchange> {
@@ -259,13 +283,12 @@ fn short(model: &Model) -> impl Iterator<Item = &Exchange> {
     for call in model.exchanges().iter().chain(model.short_exchanges()) {
         *rows.entry(call.peer).or_default() += 1;
     }
-    let nearly_all = move |number: u32| {
+    let has_all = move |number: u32| {
         let count = model.peer(number).map_or(0, |peer| peer.sums().count);
-        let rows = rows.get(&number).copied().unwrap_or(0);
-        Share::new(rows, count).is_at_least(*CALLS_KNOWN)
+        nearly_all(rows.get(&number).copied().unwrap_or(0), count)
     };
     let short = model.short_exchanges().iter();
-    short.filter(move |call| nearly_all(call.peer))
+    short.filter(move |call| has_all(call.peer))
 }
 
 /// What happens to calls and requests of a process, in order.
@@ -298,19 +321,16 @@ pub(crate) fn steps(requests: &[Interval], calls: &[Interval]) -> Vec<(Ns, Traff
     steps
 }
 
-/// What the calls of requests come to, which make one after another.
-pub(crate) struct Mean {
-    /// Of a request.
-    pub(crate) calls: f64,
-    /// What one takes.
-    pub(crate) each_ns: u64,
-    /// All of them, of all requests.
+/// Calls that are made while requests are under way, each of which makes one after another.
+pub(crate) struct InRequests {
+    pub(crate) calls: usize,
+    /// All of them together.
     pub(crate) called_ns: u64,
 }
 
-impl Mean {
-    /// Of requests that were under way in these intervals; `None` where it does not show that the
-    /// calls are theirs and one after another, and where they are not half of the requests' time.
+impl InRequests {
+    /// Of requests that were under way in these intervals; `None`: they are made at other times,
+    /// too, or more at a time than there are requests.
     pub(crate) fn of(calls: &[Interval], requests: &[Interval]) -> Option<Self> {
         let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
         let (mut made, mut called_ns, mut serial_ns) = (0_usize, 0_u64, 0_u64);
@@ -333,15 +353,35 @@ impl Mean {
                 TrafficEvent::RequestEnds => open = open.saturating_sub(1),
             }
         }
-        let latency_ns = sum(requests.iter().map(|window| length(*window)));
         let nearly_all = |part: u64, of: u64| Share::new(part, of).is_at_least(*CALLS_OF_REQUESTS);
-        let holds = nearly_all(made as u64, calls.len() as u64)
-            && nearly_all(serial_ns, called_ns)
-            && dominates(called_ns, latency_ns);
-        holds.then(|| Self {
-            calls: made as f64 / requests.len().max(1) as f64,
-            each_ns: called_ns / made.max(1) as u64,
+        let holds = nearly_all(made as u64, calls.len() as u64) && nearly_all(serial_ns, called_ns);
+        holds.then_some(Self {
+            calls: made,
             called_ns,
+        })
+    }
+}
+
+/// What the calls of requests come to, which make one after another.
+pub(crate) struct Mean {
+    /// Of a request.
+    pub(crate) calls: f64,
+    /// What one takes.
+    pub(crate) each_ns: u64,
+    /// All of them, of all requests.
+    pub(crate) called_ns: u64,
+}
+
+impl Mean {
+    /// Of requests that were under way in these intervals; `None` where it does not show that the
+    /// calls are theirs and one after another, and where they are not half of the requests' time.
+    pub(crate) fn of(calls: &[Interval], requests: &[Interval]) -> Option<Self> {
+        let made = InRequests::of(calls, requests)?;
+        let latency_ns = sum(requests.iter().map(|window| length(*window)));
+        dominates(made.called_ns, latency_ns).then(|| Self {
+            calls: made.calls as f64 / requests.len().max(1) as f64,
+            each_ns: made.called_ns / made.calls.max(1) as u64,
+            called_ns: made.called_ns,
         })
     }
 

@@ -1,29 +1,30 @@
 //! Slow requests that waited for a CPU for most of their time, and who had the CPUs meanwhile.
 
 use whywait_events::Part;
-use whywait_model::Model;
 use whywait_model::cpu::{CpuHolder, WithoutCpu};
+use whywait_model::{Model, RequestRef};
 
 use crate::facts::Facts;
+use crate::finding::Saving;
 use crate::numbers::{MOST, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
 
 /// Those of a recording.
-pub(crate) struct Deprived {
+pub(crate) struct Deprived<'m> {
     /// What they waited for a CPU.
     pub(crate) shares: Shares,
     /// What a fix saves at most each request that it saves something: of these, all of the time but
     /// for what the path was on a CPU and waited for devices, peers and timers, as threads without
     /// a CPU keep others waiting for their locks and answers; of others, what their reader had no
     /// CPU while they lay there.
-    pub(crate) saved: Vec<u64>,
+    pub(crate) saved: Vec<(RequestRef<'m>, u64)>,
     /// Who had the CPUs.
     without: WithoutCpu,
 }
 
-impl Deprived {
-    pub(crate) fn of(facts: &Facts<'_>) -> Self {
+impl<'m> Deprived<'m> {
+    pub(crate) fn of(facts: &Facts<'m>) -> Self {
         let model = facts.model;
         let mut without = WithoutCpu::default();
         let mut pairs = Vec::new();
@@ -33,10 +34,13 @@ impl Deprived {
             if dominates(ns, slow.latency_ns) {
                 without.add_request(model, slow.request);
                 pairs.push((ns, slow.latency_ns));
-                saved.push(slow.latency_ns.saturating_sub(remains_ns(slow)));
+                saved.push((
+                    slow.request,
+                    slow.latency_ns.saturating_sub(remains_ns(slow)),
+                ));
             } else {
                 let behind_ns = behind_ns(model, slow);
-                saved.extend((behind_ns >= *SLOW_NS).then_some(behind_ns));
+                saved.extend((behind_ns >= *SLOW_NS).then_some((slow.request, behind_ns)));
             }
         }
         Self {
@@ -44,6 +48,11 @@ impl Deprived {
             saved,
             without,
         }
+    }
+
+    /// What a fix saves at most.
+    pub(crate) fn saving(&self) -> Saving {
+        Saving::latency(self.saved.iter().map(|(_, ns)| *ns).collect())
     }
 
     /// Who had the CPUs for how long, the longest first; `None`: of most of the time that is not

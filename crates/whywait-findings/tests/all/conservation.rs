@@ -116,8 +116,8 @@ fn locks_ns(model: &Model) -> u64 {
 fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     let says = |key: &str| finding.subject.contains_key(key);
     // Who waits for a connection to a peer is not yet in a call; the calls of a connection that
-    // several share are known together only.
-    let other = says("saturated") || says("shared_connection");
+    // several share are known together only; who waits for another one's call has none of its own.
+    let other = says("saturated") || says("shared_connection") || says("awaited_together");
     let in_calls = ["slow-upstream", "serial-calls"].contains(&finding.code.name()) && !other;
     let of = |what: &str| {
         let mut evidence = finding.evidence.iter();
@@ -128,8 +128,7 @@ fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     Some(claim_ns - behind_ns.unwrap_or(0))
 }
 
-/// That nothing wrong is said to be found though slow requests spent most of their time in waits
-/// that no finding explains.
+/// That nothing wrong is said to be found though no finding explains most of slow requests' time.
 pub(crate) fn wrongly_nothing(
     model: &Model,
     facts: &Facts<'_>,
@@ -142,20 +141,13 @@ pub(crate) fn wrongly_nothing(
         let begun_ns = request.first_send_ns.unwrap_or(request.end_ns());
         request.counts() && begun_ns.saturating_sub(request.ready_ns) >= SLOW_NS
     });
-    let (mut all_ns, mut waited_ns) = (0, 0);
-    for request in slow {
-        let account = request.account();
-        let parts = [Part::OnCpu, Part::Runnable].map(|part| account.service[part]);
-        let worked_ns = parts.iter().sum::<u64>() + account.wakeup_ns;
-        all_ns += account.total_ns();
-        waited_ns += account.total_ns().saturating_sub(worked_ns);
-    }
+    let all_ns: u64 = slow.map(|request| request.account().total_ns()).sum();
     let latency = |finding: &&Finding| finding.saving.kind == SavingKind::Latency;
     let savings = findings
         .iter()
         .filter(latency)
         .map(|finding| finding.saving.at_most_ns);
-    let left_ns = waited_ns.saturating_sub(savings.sum());
+    let left_ns = all_ns.saturating_sub(savings.sum());
     let few = all_ns * 10 < model.time_of_requests_ns();
     (!few && left_ns * 2 > all_ns).then(|| {
         let (left, all) = (in_ms(left_ns), in_ms(all_ns));

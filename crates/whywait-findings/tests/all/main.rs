@@ -3,3 +3,4 @@
 mod catalogue;
 mod conservation;
 mod corpus;
+mod names;

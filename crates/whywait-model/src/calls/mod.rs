@@ -14,10 +14,12 @@ pub(crate) mod linked;
 pub mod links;
 mod peer;
 mod service;
+mod statements;
 mod table;
 mod within;
 
 pub use peer::Peer;
+pub use statements::StatementRow;
 pub use table::PeerRow;
 pub use within::{CallWithin, CallsWithin};
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use whywait_events::PeerSums;
+use whywait_words::process_name;
 
 use super::service::service;
 
@@ -30,7 +31,7 @@ impl<'m> Peer<'m> {
 
     /// The name of the process behind it, hostile; `None` when it is not known.
     pub fn process(self) -> Option<&'m str> {
-        Some(self.0.process.as_str()).filter(|name| !name.is_empty())
+        Some(process_name(&self.0.process)).filter(|name| !name.is_empty())
     }
 
     /// The process behind it.

@@ -44,6 +44,20 @@ fn call(seq: u32, from_ms: u64, to_ms: u64) -> Exchange {
 }
 
 #[test]
+fn a_peers_title_is_no_part_of_its_name() {
+    let titled = PeerSums {
+        process: "postgres: main".to_owned(),
+        ..peer()
+    };
+    let mut script = Script::new();
+    script.peer(&titled).exchange(&call(1, 10, 200)).ends(1000);
+    assert_eq!(
+        script.model().calls()[0].name(),
+        "127.0.0.1:7001 (postgres)"
+    );
+}
+
+#[test]
 fn percentiles_are_exact_where_slow_calls_have_rows() {
     let mut script = Script::new();
     script
@@ -197,4 +211,45 @@ fn who_reads_where_no_call_went_out_waits_for_a_client() {
     assert!(awaits_a_client(6, 0));
     assert!(!awaits_a_client(5, 0), "calls went out there");
     assert!(!awaits_a_client(6, 1), "not all calls are known");
+}
+
+#[test]
+fn calls_of_a_statement_are_counted_by_those_with_a_row() {
+    use whywait_events::NameKind::Statement;
+    let mut script = Script::new();
+    for (seq, name) in [(1, "SELECT ?"), (2, "SELECT ?"), (3, "COMMIT")] {
+        let at = u64::from(seq) * 100;
+        let short = Exchange {
+            first_read_ns: Some(ms(at) + 200_000),
+            last_read_ns: Some(ms(at) + 200_000),
+            ..call(seq, at, at)
+        };
+        script.exchange(&short).name((9, seq), Statement, name);
+    }
+    for seq in 4..6 {
+        let at = u64::from(seq) * 100;
+        script.exchange(&call(seq, at, at + 50));
+    }
+    script.name((9, 4), Statement, "SELECT ?");
+    for socket in 1..=2 {
+        script.request(socket).ready(1).read(1, 1).answered(900, 1);
+    }
+    let sums = PeerSums {
+        count: 302,
+        ..peer()
+    };
+    let model = script.peer(&sums).ends(1000).model();
+    let rows = model.statements();
+    let of = |name: &str| {
+        rows.iter()
+            .find(|row| row.name == name)
+            .expect("it is there")
+    };
+    // Of 300 short calls three have a row, two of which are of this name; and one slow one is.
+    let select = of("SELECT ?");
+    assert_eq!((select.calls, select.named, select.slow), (201, 3, 1));
+    assert_eq!(select.per_request, Some(100.5));
+    assert_eq!((select.p50_ns, select.max_ns), (200_000, 50_000_000));
+    assert_eq!((of("COMMIT").calls, of("COMMIT").slow), (100, 0));
+    assert_eq!(select.peer, "127.0.0.1:7001 (python3)");
 }

@@ -30,6 +30,9 @@ pub struct CallWithin {
     pub link: Option<LinkKind>,
     /// Whom it asked. Hostile.
     pub peer: String,
+    /// What it asked for; absent: that is not known. Hostile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// From the request's arrival to the first byte sent.
     pub at_ns: u64,
     /// From the first byte sent to the last byte of the reply read.
@@ -87,6 +90,7 @@ impl RequestRef<'_> {
         CallWithin {
             link,
             peer: self.model().name_of_peer(call.peer),
+            name: self.model().name_of_call(call).map(str::to_owned),
             at_ns: call.first_send_ns.saturating_sub(self.ready_ns),
             ns: took_ns(call),
             with_peer_ns: came_ns.saturating_sub(call.first_send_ns),

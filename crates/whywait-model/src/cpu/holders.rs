@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{CpuWait, NoCpu, Ns, Part};
+use whywait_words::process_name;
 
 use crate::model::Model;
 use crate::requests::RequestRef;
@@ -156,7 +157,8 @@ fn holder_of(model: &Model, row: &CpuWait) -> CpuHolder {
     } else if row.by_kernel {
         CpuHolder::Kernel
     } else {
-        CpuHolder::Others(row.by_name.clone(), row.by_cgroup.clone())
+        let name = process_name(&row.by_name).to_owned();
+        CpuHolder::Others(name, row.by_cgroup.clone())
     }
 }
 

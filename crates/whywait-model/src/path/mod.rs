@@ -37,6 +37,7 @@ use steps::{step, unreaped, waker};
 pub(crate) mod kept;
 mod longest;
 mod reported;
+pub mod run;
 mod sleeps;
 mod steps;
 pub(crate) mod upstream;

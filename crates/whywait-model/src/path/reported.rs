@@ -26,6 +26,9 @@ pub struct Step {
     pub stack: Vec<String>,
     /// The thread that ended the wait, if one did.
     pub woken_by: Option<u32>,
+    /// Its name, as far as it is known. Hostile. For views.
+    #[serde(skip)]
+    pub waker: Option<String>,
     /// What a sleep was for, by the kernel's stack: `fsync (journal commit)`.
     pub kind: Option<String>,
     /// The peer whose reply a sleep was for, where that is certain. Hostile.
@@ -63,6 +66,9 @@ impl Model {
             function: self.stacks.telling(step.stack),
             stack: self.stacks.names(step.stack),
             woken_by: (step.woken_by != 0).then_some(step.woken_by),
+            waker: Some(self.thread_name(step.woken_by))
+                .filter(|name| *name != "?")
+                .map(str::to_owned),
             kind: step.kind.map(|kind| kind.name.to_owned()),
             peer: self.peer_of_step(step).map(|peer| peer.to_string()),
             kernel: self.stacks.names(step.kernel_stack),

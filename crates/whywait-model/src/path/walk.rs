@@ -13,7 +13,8 @@ use crate::waits::locks::{LetGo, Locks, MOST_LOOKED_AT};
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
 const MAX_STEPS: usize = 256;
-/// Sleepers that wait for each other are followed this deep.
+/// Sleepers that wait for each other are followed this deep, and locks whose holders wait for
+/// others.
 const MAX_DEPTH: usize = 32;
 /// Holders of a lock that had it one after another while a thread waited for it.
 const MAX_HOLDERS: usize = 64;
@@ -38,6 +39,7 @@ pub(super) fn back<'m>(
         looked_at: 0,
         hops: 0,
         holders: 0,
+        in_locks: Vec::new(),
         truncated: false,
     };
     let mut steps = Vec::new();
@@ -67,6 +69,8 @@ pub(super) struct Walk<'a, 'm> {
     pub(super) hops: usize,
     /// Those who had a lock that somebody on the path waited for.
     holders: usize,
+    /// Those who wait for locks, each for one that the next has.
+    in_locks: Vec<u32>,
     pub(super) truncated: bool,
 }
 
@@ -196,6 +200,19 @@ impl Walk<'_, '_> {
         waiting: u32,
     ) -> PathStep {
         let (model, wait) = (self.model, sleep.wait);
+        let alone = PathStep {
+            woken_by: model.who_let_go(wait),
+            part: Some(Part::Lock),
+            state: Part::Lock.name(),
+            ..slept(sleep, tid, from_ns, to_ns, waiting)
+        };
+        // In a deadlock each waits for the other without end.
+        let is_circle = self.in_locks.contains(&tid);
+        if is_circle || self.in_locks.len() >= MAX_DEPTH {
+            self.truncated |= !is_circle;
+            return alone;
+        }
+        self.in_locks.push(tid);
         let key = model.key_of(wait);
         let inside = Inside {
             waiting: tid,
@@ -261,6 +278,7 @@ impl Walk<'_, '_> {
             holder = let_go.by;
             now = known_ns;
         }
+        self.in_locks.pop();
         meanwhile.reverse();
         // The one that had it for longest is the one to talk about.
         let mut held: BTreeMap<u32, u64> = BTreeMap::new();
@@ -275,9 +293,7 @@ impl Walk<'_, '_> {
         PathStep {
             woken_by: holder,
             meanwhile,
-            part: Some(Part::Lock),
-            state: Part::Lock.name(),
-            ..slept(sleep, tid, from_ns, to_ns, waiting)
+            ..alone
         }
     }
 

@@ -241,7 +241,7 @@ fn between_long_waits(request: Life<'_>, recv_ns: u64, answered_ns: u64) -> Opti
 }
 
 /// Adds `ns` to the parts in the proportion of `mix`.
-fn spread(parts: &mut Parts, mix: &Parts, ns: u64) {
+pub(crate) fn spread(parts: &mut Parts, mix: &Parts, ns: u64) {
     let total = mix.total_ns().max(1);
     let mut left_ns = ns;
     for part in Part::ALL {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use whywait_events::{Ns, Request};
 
 use crate::requests::histogram::Histogram;
+use crate::requests::jobs::KeptJobs;
 use crate::requests::life;
 use crate::requests::slowest::RequestSums;
 
@@ -19,6 +20,39 @@ pub struct KeptRequests {
     pub(crate) latency: Histogram,
     /// Those of the target to itself.
     pub(crate) own: OwnRequests,
+    /// Messages from brokers that were worked on.
+    pub(crate) jobs: KeptJobs,
+    /// Which of these are the requests of the report.
+    pub(crate) counted: Counted,
+}
+
+/// Which requests those of a report are: others', or where there are none, jobs, or where there are
+/// none either, the target's own to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Counted {
+    #[default]
+    Others,
+    Jobs,
+    /// … that were handed on.
+    HandedJobs,
+    Own,
+}
+
+impl Counted {
+    /// How the names of counters begin that are of such requests.
+    pub(crate) fn counters(self) -> &'static str {
+        match self {
+            Self::Others => "",
+            Self::Jobs => "jobs.",
+            Self::HandedJobs => "handed-jobs.",
+            Self::Own => "own.",
+        }
+    }
+
+    /// Whether they are jobs.
+    pub(crate) fn are_jobs(self) -> bool {
+        matches!(self, Self::Jobs | Self::HandedJobs)
+    }
 }
 
 impl KeptRequests {
@@ -43,14 +77,6 @@ pub struct OwnRequests {
 }
 
 impl OwnRequests {
-    /// How the names of counters begin that are of such requests.
-    pub(crate) const COUNTERS: &str = "own.";
-
-    /// How the names of those counters begin that are of the requests of the report.
-    pub(crate) fn counters(self) -> &'static str {
-        if self.counted { Self::COUNTERS } else { "" }
-    }
-
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }

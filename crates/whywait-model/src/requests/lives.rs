@@ -7,7 +7,8 @@ use whywait_events::{Ns, Request, Wait, WakeContext};
 
 use crate::pools::EpollPool;
 use crate::requests::histogram::{Histogram, Latency};
-use crate::requests::kept::{KeptRequests, OwnRequests};
+use crate::requests::jobs::KeptJobs;
+use crate::requests::kept::{Counted, KeptRequests, OwnRequests};
 use crate::requests::life;
 use crate::requests::rests::{Open, OpenState, Rests};
 use crate::requests::slowest::RequestSums;
@@ -29,6 +30,10 @@ pub struct Lives {
     pub(crate) latency: Histogram,
     /// Those of the target to itself.
     pub(crate) own: OwnRequests,
+    /// Messages from brokers that were worked on.
+    pub(crate) jobs: KeptJobs,
+    /// Which of these the requests are.
+    pub(crate) counted: Counted,
     /// Where threads sleep that have no request in hand.
     rests: Rests,
 }
@@ -82,6 +87,8 @@ impl Lives {
             sums: requests.sums,
             latency: requests.latency,
             own: requests.own,
+            jobs: requests.jobs,
+            counted: requests.counted,
             rests,
             locks,
         }

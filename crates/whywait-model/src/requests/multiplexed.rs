@@ -36,7 +36,7 @@ pub struct Multiplexed {
 impl Model {
     /// The connections that carry several requests at once; `None` when none is known.
     pub fn multiplexed(&self) -> Option<Multiplexed> {
-        let whose = self.own.counters();
+        let whose = self.counted.counters();
         let counter = |name: &str| {
             let counter = self.counters.get(&format!("{whose}{name}"));
             counter.copied().unwrap_or(0)

@@ -13,6 +13,9 @@ use crate::model::Model;
 pub struct RequestRow {
     /// Names it: `SOCKET:SEQ`.
     pub id: String,
+    /// What it is called; absent: that is not known. Hostile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Local port, `None` for unix sockets.
     pub port: Option<u16>,
     /// From the start of the recording to its first byte.
@@ -43,6 +46,7 @@ impl Model {
             .filter(|request| request.counts())
             .map(|request| RequestRow {
                 id: request.id(),
+                name: request.name().map(str::to_owned),
                 port: (request.local_port != 0).then_some(request.local_port),
                 at_ns: request.ready_ns.saturating_sub(self.meta.started_ns),
                 latency_ns: request.age_ns(),

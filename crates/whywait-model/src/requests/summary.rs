@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use whywait_events::WorkKind;
 
 use crate::calls::CallsWithin;
 use crate::calls::links::{TaskTime, TaskTotals};
@@ -17,11 +18,15 @@ use crate::path::Step;
 use crate::requests::RequestRef;
 use crate::requests::accept_queues::AcceptQueue;
 use crate::requests::account::{Account, Time};
+use crate::requests::datagrams::Datagrams;
 use crate::requests::histogram::{Histogram, Latency, LatencyBucket, Percentile};
+use crate::requests::jobs::Jobs;
 use crate::requests::kept::OwnRequests;
 use crate::requests::lives::Life;
 use crate::requests::multiplexed::Multiplexed;
 use crate::requests::open::OpenRequests;
+use crate::requests::routes::Routes;
+use crate::requests::streams::Http2Streams;
 use crate::requests::tails::Held;
 use crate::requests::task_waits::TaskWaits;
 use crate::requests::under_way::OngoingResponses;
@@ -50,6 +55,15 @@ pub struct Requests {
     /// be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiplexed: Option<Multiplexed>,
+    /// Questions in datagrams; absent: there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Datagrams>,
+    /// Streams of HTTP/2; absent: there were none that could be followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<Http2Streams>,
+    /// Messages from brokers that were worked on; absent: there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<Jobs>,
     /// Those of the target to itself, as of a gateway that calls its own listener.
     #[serde(skip_serializing_if = "OwnRequests::are_none")]
     pub own: OwnRequests,
@@ -83,6 +97,9 @@ pub struct Requests {
     /// What the tasks of slow requests did, of those whose tasks were looked at; absent: none were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_waits: Option<TaskWaits>,
+    /// Those that have a row, by what they are called; absent: no names were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<Routes>,
     /// The slowest requests, slowest first.
     pub slowest: Vec<Slow>,
 }
@@ -92,8 +109,14 @@ pub struct Requests {
 pub struct Slow {
     /// Names it: `SOCKET:SEQ`.
     pub id: String,
-    /// Local port, `None` for unix sockets.
+    /// What it is called; absent: that is not known. Hostile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Local port, `None` for unix sockets and jobs.
     pub port: Option<u16>,
+    /// Of a job: whom it came from; hostile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<String>,
     /// From the start of the recording to its first byte.
     pub at_ns: u64,
     /// From its first byte in the kernel to the last byte of its response; while it is open, to
@@ -218,6 +241,9 @@ impl Model {
                 accept_queues,
                 under_way,
                 multiplexed,
+                datagrams: self.datagrams(),
+                streams: self.streams(),
+                jobs: self.jobs(),
                 own: self.own,
                 slow_threshold_ns: self.threshold_ns(),
                 ..Requests::default()
@@ -244,6 +270,9 @@ impl Model {
             accept_queues,
             under_way,
             multiplexed,
+            datagrams: self.datagrams(),
+            streams: self.streams(),
+            jobs: self.jobs(),
             own: self.own,
             slow: sums.slow.saturating_add(self.counting()),
             slow_threshold_ns: self.threshold_ns(),
@@ -255,6 +284,7 @@ impl Model {
             closure,
             tasks: self.task_totals(),
             task_waits: self.task_waits(),
+            routes: self.routes(),
             slowest: self.slowest(),
         }
     }
@@ -306,7 +336,10 @@ impl RequestRef<'_> {
     pub fn slow(self) -> Slow {
         Slow {
             id: self.id(),
+            name: self.name().map(str::to_owned),
             port: (self.local_port != 0).then_some(self.local_port),
+            broker: matches!(self.kind, WorkKind::Job | WorkKind::HandedJob)
+                .then(|| self.model().name_of_peer(self.broker)),
             at_ns: self.ready_ns.saturating_sub(self.model().meta.started_ns),
             latency_ns: self.age_ns(),
             open: self.is_open(),

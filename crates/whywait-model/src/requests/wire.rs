@@ -138,7 +138,7 @@ impl Model {
     /// Moves the requests with a late end from where they are without it to where they are with it.
     /// Returns the longest of them.
     fn move_tails(&self, latency: &mut Histogram) -> u64 {
-        let whose = self.own.counters();
+        let whose = self.counted.counters();
         let prefix = |name: &str| format!("{whose}wire.{name}.");
         let (from, to) = (prefix("from"), prefix("to"));
         let number = |name: &str, prefix: &str| name.strip_prefix(prefix)?.parse().ok();

@@ -63,6 +63,7 @@ mod tests {
             parent_tid: 1,
             change,
             comm: comm.to_owned(),
+            command: String::new(),
         };
         let (new, named, over) = (ThreadChange::Fork, ThreadChange::Rename, ThreadChange::Exit);
         let events = [

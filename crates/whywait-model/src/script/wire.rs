@@ -1,6 +1,6 @@
 //! What the network did to responses, and what was asked of DNS servers.
 
-use whywait_events::{Abandoned, DnsQuery, Tail};
+use whywait_events::{Abandoned, DnsQuery, Push, Tail};
 
 use super::Script;
 
@@ -14,6 +14,12 @@ impl Script {
     /// A request that was answered for a client that had gone.
     pub fn abandoned(&mut self, row: &Abandoned) -> &mut Self {
         self.input.recorded.abandoned.push(row.clone());
+        self
+    }
+
+    /// What was sent unasked to several connections.
+    pub fn push(&mut self, row: &Push) -> &mut Self {
+        self.input.recorded.pushes.push(row.clone());
         self
     }
 

@@ -11,7 +11,7 @@ use crate::waits::futex;
 mod origin;
 mod telling;
 
-use origin::of_python;
+use origin::of_interpreter;
 
 pub use origin::{FrameOrigin, origin};
 pub use telling::{Hidden, app_frame, app_frames, generic_frame, hidden};
@@ -43,9 +43,9 @@ pub struct StackText {
 }
 
 impl StackText {
-    /// For reports: function names, Python functions with their line, and whose code each is. From
-    /// the innermost Python function outwards the interpreter's own frames say nothing more, and
-    /// are left out.
+    /// For reports: function names, interpreted functions and those compiled at run time with their
+    /// line, and whose code each is. From the innermost interpreted function outwards the
+    /// interpreter's own frames say nothing more, and are left out.
     pub fn names(&self) -> Vec<(String, FrameOrigin)> {
         self.shown()
             .map(|label| (label.shown(), origin(label)))
@@ -54,17 +54,15 @@ impl StackText {
 
     /// The functions that [`StackText::names`] names, innermost first.
     pub fn shown(&self) -> impl Iterator<Item = &Label> {
-        let python = self
+        let interpreted = self
             .labels
             .iter()
-            .position(|label| label.kind == ModuleKind::Python)
+            .position(|label| label.kind.is_interpreted())
             .unwrap_or(usize::MAX);
         self.labels
             .iter()
             .enumerate()
-            .filter(move |(at, label)| {
-                *at < python || label.kind == ModuleKind::Python || !of_python(label)
-            })
+            .filter(move |(at, label)| *at < interpreted || !of_interpreter(label))
             .map(|(_, label)| label)
     }
 }
@@ -73,11 +71,16 @@ impl Label {
     /// The function as reports show it. Hostile.
     pub fn shown(&self) -> String {
         match self.kind {
-            ModuleKind::Python if !self.file.is_empty() => {
+            kind if (kind.is_interpreted() || kind == ModuleKind::Jit) && !self.file.is_empty() => {
                 let file = self.file.rsplit('/').next().unwrap_or_default();
-                match self.line {
-                    0 => format!("{} ({file})", self.name),
-                    line => format!("{} ({file}:{line})", self.name),
+                let place = match self.line {
+                    0 => file.to_owned(),
+                    line => format!("{file}:{line}"),
+                };
+                // A function without a name may be called after its place.
+                match self.name.ends_with(&place) {
+                    true => self.name.to_string(),
+                    false => format!("{} ({place})", self.name),
                 }
             }
             _ => self.name.to_string(),
@@ -159,7 +162,7 @@ impl StackNames {
                     continue;
                 }
                 labels.extend(named.names.iter().map(|name| Label {
-                    name: name.name.clone(),
+                    name: short_name(kind, &name.name),
                     named: names_a_function(kind, &name.name),
                     file: name.file.clone(),
                     line: name.line,
@@ -243,6 +246,37 @@ fn names_a_function(kind: ModuleKind, name: &str) -> bool {
     kind != ModuleKind::Jit || name != UNNAMED_JIT
 }
 
+/// A function's name as readers say it: that of a C++ function without its parameters.
+fn short_name(kind: ModuleKind, name: &Arc<str>) -> Arc<str> {
+    match without_parameters(name) {
+        short if kind == ModuleKind::Elf && short.len() < name.len() => short.into(),
+        _ => Arc::clone(name),
+    }
+}
+
+/// `ns::f` of `ns::f(int) const`.
+fn without_parameters(name: &str) -> &str {
+    let signature = name.strip_suffix(" const").unwrap_or(name);
+    let mut depth = 0_usize;
+    let open = signature.char_indices().rev().find(|(_, c)| {
+        match c {
+            ')' => depth += 1,
+            '(' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    match open.map(|(at, c)| (&signature[..at], c)) {
+        // What stands in parentheses there is a part of the name.
+        Some((before, '(')) if !before.ends_with([' ', '.', ':']) => match before {
+            "" => name,
+            before if before.ends_with("operator") => name,
+            before => before,
+        },
+        _ => name,
+    }
+}
+
 /// A function's name without what changes from build to build: the compiler's hash, and addresses
 /// of code without names.
 pub fn stable_name(name: &str) -> String {
@@ -269,6 +303,28 @@ mod tests {
         assert_eq!(stable_name("libfoo.so+0x12af"), "libfoo.so (no name)");
         assert_eq!(stable_name("a::b::h0123456789abcdef"), "a::b");
         assert_eq!(stable_name("a::handler"), "a::handler");
+    }
+
+    #[test]
+    fn parameters_are_no_part_of_a_name() {
+        for (name, expected) in [
+            ("os::PlatformEvent::park(long)", "os::PlatformEvent::park"),
+            ("a::F::operator()(int, char*) const", "a::F::operator()"),
+            ("a::f<void (*)(int)>(b::g(int))", "a::f<void (*)(int)>"),
+            ("a::F::operator()", "a::F::operator()"),
+            ("v8::(anonymous namespace)", "v8::(anonymous namespace)"),
+            ("main.(*Server)", "main.(*Server)"),
+            ("serve (app.py:7)", "serve (app.py:7)"),
+            ("<fn(A) -> B as Call>::call", "<fn(A) -> B as Call>::call"),
+            ("write", "write"),
+            ("(int)", "(int)"),
+            (")", ")"),
+            ("", ""),
+        ] {
+            assert_eq!(without_parameters(name), expected);
+        }
+        let name: Arc<str> = "void Server.main(String[])".into();
+        assert_eq!(short_name(ModuleKind::Jit, &name), name, "Java's have more");
     }
 
     #[test]

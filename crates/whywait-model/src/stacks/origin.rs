@@ -83,6 +83,30 @@ pub(super) fn of_python(label: &Label) -> bool {
                 .any(|name| file.starts_with(name)))
 }
 
+/// The same of Ruby.
+fn of_ruby(label: &Label) -> bool {
+    let file = label.module.rsplit('/').next().unwrap_or_default();
+    label.kind == ModuleKind::Elf
+        && (file == "ruby"
+            || ["libruby", "ruby2", "ruby3"]
+                .iter()
+                .any(|name| file.starts_with(name))
+            || label.module.contains("/ruby/") && !label.module.contains("/gems/"))
+}
+
+/// The same of PHP.
+fn of_php(label: &Label) -> bool {
+    let file = label.module.rsplit('/').next().unwrap_or_default();
+    label.kind == ModuleKind::Elf
+        && (["php", "libphp"].iter().any(|name| file.starts_with(name))
+            || label.module.contains("/php/"))
+}
+
+/// The same of any interpreter whose functions are known.
+pub(super) fn of_interpreter(label: &Label) -> bool {
+    of_python(label) || of_ruby(label) || of_php(label)
+}
+
 /// Functions through which musl makes its system calls.
 pub(super) const SYSCALL_WRAPPERS: &[&str] =
     &["sccp", "__syscall_cp", "__syscall_cp_c", "__syscall_cp_asm"];
@@ -147,6 +171,89 @@ const LIBC: &[&str] = &[
     "malloc_consolidate",
 ];
 
+/// Native parts of Java's own library.
+const JAVA_LIBRARIES: &[&str] = &[
+    "libattach.so",
+    "libextnet.so",
+    "libinstrument.so",
+    "libjava.so",
+    "libjdwp.so",
+    "libjimage.so",
+    "libjli.so",
+    "libmanagement.so",
+    "libmanagement_agent.so",
+    "libmanagement_ext.so",
+    "libnet.so",
+    "libnio.so",
+    "libprefs.so",
+    "librmi.so",
+    "libsctp.so",
+    "libverify.so",
+    "libzip.so",
+];
+
+/// Packages of Java's own library, of its languages', and of what drives a server or talks to
+/// others for it.
+const JAVA_PACKAGES: &[&str] = &[
+    "java.",
+    "javax.",
+    "jdk.",
+    "sun.",
+    "com.sun.",
+    "jakarta.",
+    "kotlin.",
+    "kotlinx.",
+    "scala.",
+    "clojure.",
+    "groovy.",
+    "org.codehaus.groovy.",
+    "io.netty.",
+    "io.vertx.",
+    "io.undertow.",
+    "org.xnio.",
+    "org.jboss.",
+    "org.eclipse.jetty.",
+    "org.apache.catalina.",
+    "org.apache.coyote.",
+    "org.apache.tomcat.",
+    "org.springframework.",
+    "reactor.",
+    "akka.",
+    "org.apache.pekko.",
+    "io.quarkus.",
+    "io.micronaut.",
+    "io.helidon.",
+    "io.grpc.",
+    "org.postgresql.",
+    "com.mysql.",
+    "org.mariadb.",
+    "com.zaxxer.hikari.",
+    "org.hibernate.",
+    "redis.clients.",
+    "io.lettuce.",
+    "com.mongodb.",
+    "org.apache.http.",
+    "org.apache.hc.",
+    "org.apache.kafka.",
+    "okhttp3.",
+    "okio.",
+    "com.fasterxml.jackson.",
+    "com.google.common.",
+    "org.slf4j.",
+    "ch.qos.logback.",
+    "org.apache.logging.",
+    "org.apache.commons.",
+];
+
+/// Parts of the names of Java's classes that are made at run time, and only call others.
+const JAVA_MADE: &[&str] = &[
+    "$$Lambda",
+    "$$EnhancerBy",
+    "$$FastClassBy",
+    "$$SpringCGLIB$$",
+    ".$Proxy",
+];
+
 /// In which PostgreSQL's processes wait, whatever for; who called them says what for.
 const POSTGRES_WAITS: &[&str] = &[
     "WaitEventSetWait",
@@ -163,7 +270,14 @@ pub fn origin(label: &Label) -> FrameOrigin {
     match label.kind {
         ModuleKind::Kernel => return FrameOrigin::System,
         ModuleKind::Python => {
-            let stdlib = ["/lib/python3", "/lib/python2", "<frozen", "/site-packages/"];
+            // `<awaited>` is a type of what a coroutine waits for, and no function.
+            let stdlib = [
+                "/lib/python3",
+                "/lib/python2",
+                "<frozen",
+                "<awaited>",
+                "/site-packages/",
+            ];
             let library = stdlib.iter().any(|part| label.file.contains(part));
             return if library {
                 FrameOrigin::Runtime
@@ -171,13 +285,28 @@ pub fn origin(label: &Label) -> FrameOrigin {
                 FrameOrigin::App
             };
         }
+        // Functions that are written in C have no file.
+        ModuleKind::Ruby | ModuleKind::Php => {
+            let libraries: &[&str] = match label.kind {
+                ModuleKind::Ruby => &["/lib/ruby/", "<internal:", "/gems/", "/rubygems/"],
+                _ => &["/vendor/", "/share/php/", "phar://"],
+            };
+            let library = libraries.iter().any(|part| label.file.contains(part));
+            return if library || label.file.is_empty() {
+                FrameOrigin::Runtime
+            } else {
+                FrameOrigin::App
+            };
+        }
         _ => {}
     }
-    if label.kind == ModuleKind::Jit && of_virtual_machine(&label.name) {
+    if label.kind == ModuleKind::Jit
+        && (of_virtual_machine(&label.name) || of_script_library(&label.file))
+    {
         return FrameOrigin::Runtime;
     }
     // The interpreter, and the modules of its standard library that are in C.
-    if of_python(label) || label.module.contains("/lib-dynload/") {
+    if of_interpreter(label) || label.module.contains("/lib-dynload/") {
         return FrameOrigin::Runtime;
     }
     let file = label.module.rsplit('/').next().unwrap_or_default();
@@ -195,7 +324,8 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if system.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::System;
     }
-    if matches!(file, "node" | "ruby")
+    if file == "node"
+        || JAVA_LIBRARIES.contains(&file)
         || (file == "postgres" && POSTGRES_WAITS.contains(&&*label.name))
     {
         return FrameOrigin::Runtime;
@@ -207,9 +337,6 @@ pub fn origin(label: &Label) -> FrameOrigin {
         "libnode",
         "libjvm",
         "libcoreclr",
-        "libruby",
-        "ruby3",
-        "ruby2",
     ];
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
@@ -233,6 +360,11 @@ fn of_rust_runtime(file: &str) -> bool {
     file.contains("/rustc/") && file.contains("/library/") || of_crate() == Some(true)
 }
 
+/// Whether a script is a part of node, or was installed for the application to use.
+fn of_script_library(file: &str) -> bool {
+    file.starts_with("node:") || file.contains("/node_modules/")
+}
+
 /// Whether code that was made at run time is the virtual machine's own or of its library, from the
 /// name that it was given. What begins with a bracket has none.
 fn of_virtual_machine(name: &str) -> bool {
@@ -252,13 +384,15 @@ fn of_virtual_machine(name: &str) -> bool {
         "ExceptionBlob",
         "SafepointBlob",
     ];
-    const LIBRARIES: &[&str] = &["java.", "javax.", "jdk.", "sun.", "com.sun."];
     // `int java.lang.String.hashCode()`, `JS:*emit node:events:500:1`, and, of CPython,
     // `py::run:/usr/lib/python3.12/asyncio/base_events.py`.
     let path = name.split('(').next().unwrap_or(name);
     let path = path.rsplit(' ').next().unwrap_or(path);
     BEGINS.iter().any(|begins| name.starts_with(begins))
-        || LIBRARIES.iter().any(|library| path.starts_with(library))
+        || JAVA_PACKAGES
+            .iter()
+            .any(|package| path.starts_with(package))
+        || JAVA_MADE.iter().any(|part| path.contains(part))
         || name.contains(" node:")
         || (name.starts_with("py::")
             && ["/lib/python3", ":<frozen"]
@@ -385,6 +519,11 @@ mod tests {
             "Interpreter",
             "Builtin:ArrayMap",
             "int java.lang.String.hashCode()",
+            "java.lang.Thread.sleep",
+            "org.apache.coyote.http11.Http11Processor.service",
+            "com.acme.Server$$Lambda.run",
+            "com.sun.proxy.$Proxy12.load",
+            "[jvm: StubRoutines (2)]",
             "JS:*emit node:events:500:1",
             "py::_run_once:/usr/lib/python3.12/asyncio/base_events.py",
         ] {
@@ -392,11 +531,28 @@ mod tests {
         }
         for own in [
             "void Server.render(java.lang.String)",
+            "com.acme.Server.lambda$main$0",
+            "javaagent.Agent.watch",
             "LazyCompile:*render /srv/server.js:10:5",
             "py::render:/srv/server.py",
         ] {
             assert_eq!(compiled(own), FrameOrigin::App, "{own}");
         }
+        assert_eq!(
+            elf(
+                "NET_Read",
+                "/usr/lib/jvm/java-17-openjdk-amd64/lib/libnet.so"
+            ),
+            FrameOrigin::Runtime
+        );
+        let of_script = |file| origin(&label("emit", "[jit]", ModuleKind::Jit, file));
+        for library in [
+            "node:internal/timers",
+            "/srv/node_modules/express/lib/router.js",
+        ] {
+            assert_eq!(of_script(library), FrameOrigin::Runtime, "{library}");
+        }
+        assert_eq!(of_script("/srv/server.js"), FrameOrigin::App);
         assert_eq!(elf("memcpy", "/srv/app"), FrameOrigin::System);
         let inlined = |file| origin(&label("poll<F>", "/srv/app", ModuleKind::Elf, file));
         let registry = "/home/me/.cargo/registry/src/index-1949cf8c6b5b557f";
@@ -423,5 +579,40 @@ mod tests {
             FrameOrigin::Runtime
         );
         assert_eq!(python("/srv/server.py"), FrameOrigin::App);
+        let ruby = |file| origin(&label("call", "ruby", ModuleKind::Ruby, file));
+        for library in [
+            "/usr/lib/ruby/3.1.0/monitor.rb",
+            "/srv/app/vendor/bundle/ruby/3.3.0/gems/rack-3.1.0/lib/rack/head.rb",
+            "<internal:kernel>",
+            "",
+        ] {
+            assert_eq!(ruby(library), FrameOrigin::Runtime, "{library}");
+        }
+        assert_eq!(ruby("/srv/app/lib/orders.rb"), FrameOrigin::App);
+        let php = |file| origin(&label("load", "php", ModuleKind::Php, file));
+        for library in [
+            "/srv/app/vendor/symfony/http-kernel/HttpKernel.php",
+            "/usr/share/php/PEAR.php",
+            "",
+        ] {
+            assert_eq!(php(library), FrameOrigin::Runtime, "{library}");
+        }
+        assert_eq!(php("/srv/app/src/Orders.php"), FrameOrigin::App);
+        let folder = "/usr/lib/x86_64-linux-gnu/ruby";
+        for (module, expected) in [
+            (
+                "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2",
+                FrameOrigin::Runtime,
+            ),
+            (&*format!("{folder}/3.1.0/socket.so"), FrameOrigin::Runtime),
+            (
+                &*format!("{folder}/gems/pg-1.5/lib/pg_ext.so"),
+                FrameOrigin::App,
+            ),
+            ("/usr/sbin/php-fpm8.2", FrameOrigin::Runtime),
+            ("/usr/lib/php/20220829/mysqli.so", FrameOrigin::Runtime),
+        ] {
+            assert_eq!(elf("gvl_wait", module), expected, "{module}");
+        }
     }
 }

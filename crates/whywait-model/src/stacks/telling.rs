@@ -7,7 +7,7 @@
 
 use whywait_events::ModuleKind;
 
-use super::origin::{SYSCALL_WRAPPERS, of_python};
+use super::origin::{SYSCALL_WRAPPERS, of_interpreter, of_python};
 use super::{FrameOrigin, Label, StackText, origin};
 
 /// Why the function that a thread was in has no name.
@@ -34,7 +34,10 @@ pub fn app_frames(stack: &StackText) -> impl Iterator<Item = &Label> {
     let labels = named_part(stack);
     let (within, beyond) = at_loop(labels);
     let mut own = own_frames(within);
-    if own.is_empty() && !beyond.is_empty() && generic(within).is_none() && !in_interpreter(within)
+    if own.is_empty()
+        && !beyond.is_empty()
+        && generic(within).is_none()
+        && !in_interpreter(within, of_interpreter)
     {
         own = own_frames(beyond);
     }
@@ -72,7 +75,7 @@ pub fn hidden(stack: &StackText) -> Option<Hidden> {
     if stack.labels.iter().any(compiled) {
         return Some(Hidden::Compiled);
     }
-    if in_interpreter(&stack.labels) {
+    if in_interpreter(&stack.labels, of_python) {
         return Some(Hidden::Python);
     }
     // Only a compiler that inlines leaves nothing of a program but its entry.
@@ -113,12 +116,12 @@ fn own_frames(labels: &[Label]) -> Vec<&Label> {
     found
 }
 
-/// Whether the interpreter runs a function further in than those whose names are known.
-fn in_interpreter(labels: &[Label]) -> bool {
+/// Whether an interpreter runs a function further in than those whose names are known.
+fn in_interpreter(labels: &[Label], is_its_own: fn(&Label) -> bool) -> bool {
     labels
         .iter()
-        .take_while(|label| label.kind != ModuleKind::Python)
-        .any(of_python)
+        .take_while(|label| !label.kind.is_interpreted())
+        .any(is_its_own)
 }
 
 /// The last part of a path: `main` of `server::main` and of `void Server.main(String[])`.
@@ -129,7 +132,10 @@ fn last_part(name: &str) -> &str {
 
 /// Whether it is where a program begins.
 fn is_main(label: &Label) -> bool {
-    matches!(last_part(&label.name), "main" | "<module>")
+    matches!(
+        last_part(&label.name),
+        "main" | "<module>" | "<main>" | "{main}"
+    )
 }
 
 /// Whether it is code that is written within `main`, as the handlers of small programs are: what

@@ -410,6 +410,27 @@ fn a_lock_is_waited_for_and_its_holder_is_not_the_path() {
 }
 
 #[test]
+fn threads_that_wait_for_each_others_locks_are_followed_once() {
+    let mut script = Script::new();
+    script.thread(1, "one").thread(2, "other");
+    let locking = locking(&mut script);
+    for (tid, word) in [(1, 0x2000), (2, 0x1000)] {
+        let wait = script.wait(tid, FUTEX, 10, 10).stack(locking).word(word);
+        wait.owner(3 - tid).forever().done();
+    }
+    script.request(1).ready(5).read(5, 1).unanswered();
+    script.ends(2000);
+    let model = script.model();
+    let mut locks = Vec::new();
+    let mut within = first(&model).path().steps;
+    while let Some(lock) = within.iter().copied().find(|step| step.state == "lock") {
+        locks.push(lock.tid);
+        within = lock.meanwhile.iter().collect();
+    }
+    assert_eq!(locks, [1, 2, 1]);
+}
+
+#[test]
 fn a_lock_that_went_from_hand_to_hand_shows_each_holder() {
     let mut script = Script::new();
     for (tid, name) in [(1, "last"), (2, "second"), (3, "first")] {

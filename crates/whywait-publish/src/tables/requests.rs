@@ -20,6 +20,9 @@ published! {
         ts: WallClock,
         /// Names it within the recording, for `whywait report --request`; NULL: many.
         request: Option<String>,
+        /// What it is called, as `GET /orders/{id}`; NULL: no names were asked for, it is not
+        /// known, or many.
+        name: Option<String>,
         /// How many requests the row stands for.
         weight: u64,
         /// From the first byte in the kernel to the last byte of the response; of a late one its
@@ -61,6 +64,7 @@ pub(super) fn rows(source: &Source<'_>) -> Result<Vec<RequestRow>, ReadError> {
             .map(|(latency_ns, count)| RequestRow {
                 ts: source.identity.started(),
                 request: None,
+                name: None,
                 weight: *count,
                 latency_ns: *latency_ns,
                 late: false,
@@ -90,6 +94,7 @@ fn row(source: &Source<'_>, request: RequestRef<'_>) -> RequestRow {
     RequestRow {
         ts: source.identity.at(request.ready_ns),
         request: Some(request.id()),
+        name: request.name().map(name),
         weight: 1,
         latency_ns: request.age_ns(),
         late: request.is_late(),

@@ -8,20 +8,13 @@ use whywait_words::{columns, count, counted, duration, duration_range, percent_r
 use super::page::{Page, Style};
 use super::requests::bar;
 use super::tasks::{MAX_NAME, MAX_PEERS, is_worth};
+use super::words;
 
 /// The requests whose calls are known must be so many percent of all requests' time: else the table
 /// would be of some other requests.
 const NEARLY_ALL: u64 = 90;
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
-/// The reply of a call was in the kernel, and nobody read it.
-pub(super) const REPLY_UNREAD: &str = "reply unread";
-/// Nothing of it ran, and none of its calls was open: it waited for something in the program.
-pub(super) const QUEUED: &str = "queued inside";
-/// Its own work.
-pub(super) const AT_WORK: &str = "at work";
-/// It was in the kernel, and nobody read it.
-pub(super) const NOT_READ: &str = "not read yet";
 /// A part's name is not cut to less.
 const LEAST_NAME: usize = 17;
 
@@ -72,9 +65,9 @@ pub(super) fn once_read(page: &Page, time: &TaskTime) -> Vec<NamedTime> {
         let peers = counted(time.peers.len() - MAX_PEERS, "more peer");
         rows.push((format!("with {peers}"), more));
     }
-    rows.push((REPLY_UNREAD.to_owned(), time.reply_unserved_ns));
-    rows.push((QUEUED.to_owned(), time.queued_ns));
-    rows.push((AT_WORK.to_owned(), time.own_ns));
+    rows.push((words::REPLY_UNREAD.to_owned(), time.reply_unserved_ns));
+    rows.push((words::QUEUED.to_owned(), time.queued_ns));
+    rows.push((words::AT_WORK.to_owned(), time.own_ns));
     rows
 }
 
@@ -84,16 +77,16 @@ pub(super) fn rows(page: &Page, requests: &Requests, totals: &TaskTotals) -> Vec
     let mut rows = once_read(page, time);
     let ready = requests.time.ready_unserved;
     let ready = [
-        ("ready (stranded)", ready.stranded),
-        ("ready (pool busy)", ready.pool_busy),
-        ("ready (waking up)", ready.wakeup),
+        (words::STRANDED, ready.stranded),
+        (words::POOL_BUSY, ready.pool_busy),
+        (words::WAKING_UP, ready.wakeup),
     ];
     let known = ready.iter().filter_map(|(_, ns)| *ns);
     if known.fold(0, u64::saturating_add) == time.unserved_ns {
         let ready = ready.map(|(name, ns)| (name.to_owned(), exactly(ns.unwrap_or(0))));
         rows.extend(ready);
     } else {
-        rows.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
+        rows.push((words::UNREAD.to_owned(), exactly(time.unserved_ns)));
     }
     rows.retain(|(_, ns)| ns.at_most > 0);
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse((ns.at_least.midpoint(ns.at_most), ns.at_most)));
@@ -149,7 +142,7 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
         let (solid, faint) = bars(*ns, largest, bar_width, page.unicode());
         let rest = bar_width.saturating_sub(columns(&solid) + columns(&faint));
         let style = match name.as_str() {
-            "ready (stranded)" => Style::Bad,
+            words::STRANDED => Style::Bad,
             _ => Style::Bar,
         };
         let figures = format!(
@@ -163,12 +156,7 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
             (Style::Plain, figures.trim_end()),
         ]);
     }
-    if !unknown.is_empty() {
-        let names: Vec<&str> = unknown.iter().map(|(name, _)| name.as_str()).collect();
-        let text = format!(
-            "not known: how much of it was {}",
-            names.join(", how much ")
-        );
+    if let Some(text) = not_known(&unknown) {
         page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
     }
     if !small.is_empty() && page.verbose() {
@@ -183,8 +171,19 @@ pub(super) fn table(page: &mut Page, requests: &Requests, totals: &TaskTotals, o
     }
 }
 
+/// Those of which nothing is known, in words.
+pub(super) fn not_known(rows: &[NamedTime]) -> Option<String> {
+    let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "not known: how much of it was {}",
+            names.join(", how much ")
+        )
+    })
+}
+
 /// Whether it may be nothing or most of the time.
-fn says_nothing(ns: Range, total_ns: u64) -> bool {
+pub(super) fn says_nothing(ns: Range, total_ns: u64) -> bool {
     ns.at_least == 0 && ns.at_most.saturating_mul(2) >= total_ns && ns.at_most > 0
 }
 

@@ -7,8 +7,6 @@ use crate::Report;
 
 /// Less steal time than this harms nobody.
 const STOLEN_NS: u64 = 10_000_000;
-/// A usual report says so where more than this share of what it rests on is lacking.
-const LACKING: f64 = 0.1;
 /// What `--detail` is unless somebody asks for another one.
 const USUAL_DETAIL: &str = "waits";
 
@@ -95,7 +93,8 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = (bool, String)> 
     let without_stack = || {
         let share = coverage.waits_without_stack as f64 / coverage.waits as f64;
         let text = format!("{} of the long waits without a stack", ratio_percent(share));
-        (share > LACKING, text)
+        // A few in a thousand lack one on every kernel.
+        (share >= 0.01, text)
     };
     let traced = || {
         let (time, bursts) = (
@@ -135,7 +134,7 @@ fn limits(page: &Page, report: &Report) -> impl Iterator<Item = (bool, String)> 
         ),
         coverage.frames_symbolised.map(|share| {
             let text = format!("{} of the frames named", ratio_percent(share));
-            (share < 1.0 - LACKING, text)
+            (false, text)
         }),
         (coverage.waits_without_stack > 0 && coverage.waits > 0).then(without_stack),
         some(false, coverage.truncated_stacks, "stack", "cut short"),

@@ -1,13 +1,15 @@
 //! A finding, laid out like a compiler's diagnostic.
 
 use serde_json::Value;
-use whywait_findings::{Cause, Confidence, Finding, SameWaits, Saving, SavingKind, Severity};
+use whywait_findings::{
+    Cause, Confidence, Finding, SameWaits, Saving, SavingKind, Severity, Spells,
+};
 use whywait_model::requests::{AtBest, Requests};
-use whywait_words::{counted, duration, percent};
+use whywait_words::{count, counted, duration, percent};
 
 use super::headline;
 use super::page::{Page, Style};
-use super::stack;
+use super::stack::{self, FoldedLine};
 use crate::Report;
 
 /// So many pieces of evidence are shown of a finding in full, and of a shortened one.
@@ -47,8 +49,13 @@ pub(super) fn title(page: &mut Page, finding: &Finding) {
     );
 }
 
-/// The rest of it.
-pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detail: FindingDetail) {
+/// The rest of it. `first`: what a fix does to all requests is in the line before the title.
+pub(super) fn details(
+    page: &mut Page,
+    report: &Report,
+    finding: &Finding,
+    (detail, first): (FindingDetail, bool),
+) {
     if detail == FindingDetail::Title {
         return;
     }
@@ -88,9 +95,18 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
                 )],
             );
         }
-        if let Some(cause) = &finding.cause {
+        let chain = chain(finding);
+        let cause = finding.cause.as_ref();
+        let cause = cause.filter(|_| verbose || chain.is_empty());
+        if !chain.is_empty() {
+            page.gutter();
+            render_chain(page, &chain);
+        }
+        if let Some(cause) = cause {
             page.gutter();
             render_cause(page, cause);
+        }
+        if !chain.is_empty() || cause.is_some() {
             page.gutter();
         }
     }
@@ -99,7 +115,11 @@ pub(super) fn details(page: &mut Page, report: &Report, finding: &Finding, detai
         &[(Style::Help, "help: "), (Style::Plain, &finding.fix)],
     );
     let confidence = confidence(finding.confidence);
-    let saving = match saving(&finding.saving, Some(&report.requests)) {
+    let saves = match first {
+        true => bound(&finding.saving, Some(&report.requests)),
+        false => saving(&finding.saving, Some(&report.requests)),
+    };
+    let saving = match saves {
         Some(saving) => format!("{saving}; confidence: {confidence}"),
         None => format!("confidence: {confidence}"),
     };
@@ -212,12 +232,73 @@ fn value(page: &Page, value: &Value) -> String {
     }
 }
 
+/// Who waits, for what, who has it, what that one does and in which function; empty where that is
+/// not known.
+pub(super) fn chain(finding: &Finding) -> Vec<String> {
+    let Some(mut chain) = finding.chain() else {
+        return Vec::new();
+    };
+    let cause = finding.cause.iter().filter(|_| !chain.does.is_empty());
+    let mut rows = cause.flat_map(|cause| stack::fold(&cause.stack, &cause.own));
+    let spells = finding.cause.as_ref().and_then(|cause| cause.spells);
+    let function = rows.find_map(|row| match row {
+        FoldedLine::Own(function) => Some(function),
+        _ => None,
+    });
+    if let Some(function) = function {
+        chain.does.push_str(&format!(", in {function}"));
+    }
+    if let Some(spells) = spells.filter(|_| !chain.does.is_empty()) {
+        how_often(spells, &mut chain.does);
+    }
+    chain.what.insert_str(0, "wait ");
+    chain.links().collect()
+}
+
+/// Adds `: up to 120 ms, 44 times, 3.10 s in all` to what somebody does.
+fn how_often(spells: Spells, does: &mut String) {
+    let longest = duration(spells.longest_ns);
+    let is_said = does.contains(&longest);
+    let at_most = match spells.times {
+        _ if is_said => None,
+        1 => Some(longest),
+        _ => Some(format!("up to {longest}")),
+    };
+    let all = || {
+        let (times, all) = (count(spells.times), duration(spells.total_ns));
+        format!("{times} times, {all} in all")
+    };
+    let all = (spells.times > 1).then(all);
+    let figures: Vec<String> = at_most.into_iter().chain(all).collect();
+    if !figures.is_empty() {
+        does.push_str(&format!(": {}", figures.join(", ")));
+    }
+}
+
+/// The links of a chain: a line each, one below the other.
+fn render_chain(page: &mut Page, chain: &[String]) {
+    const MAX_LINK: usize = 200;
+    let arrow = if page.unicode() { "└─ " } else { "`- " };
+    for (depth, link) in chain.iter().enumerate() {
+        let link = page.cut(link, MAX_LINK);
+        match depth {
+            0 => item(page, &[(Style::Strong, &link)]),
+            _ => {
+                let indent = format!("   | {}", "    ".repeat(depth - 1));
+                let hang = format!("{indent}    ");
+                let spans = [(Style::Dim, arrow), (Style::Plain, &link)];
+                page.paragraph(&indent, &hang, &spans);
+            }
+        }
+    }
+}
+
 fn render_cause(page: &mut Page, cause: &Cause) {
     const MAX_NAME: usize = 40;
     let who = format!(
         "thread {} ({})",
-        cause.tid,
-        page.cut(&cause.thread, MAX_NAME)
+        page.cut(&cause.thread, MAX_NAME),
+        cause.tid
     );
     item(
         page,
@@ -234,11 +315,20 @@ fn render_cause(page: &mut Page, cause: &Cause) {
 /// What a fix saves, what that does to all requests first; `None` when the recording sets no bound,
 /// as for a wait that never ended.
 pub(super) fn saving(saving: &Saving, of: Option<&Requests>) -> Option<String> {
+    let bound = bound(saving, of)?;
+    Some(match effect(saving) {
+        Some(effect) => format!("{effect}; {bound}"),
+        None => bound,
+    })
+}
+
+/// What a fix saves of those that the finding is about.
+fn bound(saving: &Saving, of: Option<&Requests>) -> Option<String> {
     if saving.at_most_ns == 0 {
         return None;
     }
     let total = duration(saving.at_most_ns);
-    let bound = match saving.kind {
+    Some(match saving.kind {
         SavingKind::Latency if saving.requests == 1 && of.is_none() => {
             format!("a fix saves at most {total}, on 1 request")
         }
@@ -255,10 +345,6 @@ pub(super) fn saving(saving: &Saving, of: Option<&Requests>) -> Option<String> {
         SavingKind::Throughput => {
             format!("a fix gives back at most {total} in which work can be done")
         }
-    };
-    Some(match effect(saving) {
-        Some(effect) => format!("{effect}; {bound}"),
-        None => bound,
     })
 }
 
@@ -280,7 +366,7 @@ pub(super) fn all(requests: &Requests) -> u64 {
 }
 
 /// `p99 288 ms, with a fix at best 60 ms; p50 40 ms, with a fix at best 5 ms`.
-fn effect(saving: &Saving) -> Option<String> {
+pub(super) fn effect(saving: &Saving) -> Option<String> {
     let effect = saving.effect?;
     let figures = [("p99", effect.p99), ("p50", effect.p50)];
     let texts: Vec<String> = figures
@@ -291,7 +377,7 @@ fn effect(saving: &Saving) -> Option<String> {
 }
 
 /// `288 ms, with a fix at best 60 ms`; `None` where it may be anything.
-pub(super) fn at_best(figure: AtBest) -> Option<String> {
+fn at_best(figure: AtBest) -> Option<String> {
     let now = duration(figure.now_ns);
     let best_ns = figure.at_best_ns?;
     Some(match best_ns >= figure.now_ns {

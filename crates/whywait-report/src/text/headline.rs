@@ -1,13 +1,15 @@
 //! The first line when nothing is wrong. (When something is, the first line is the finding's.)
 
+use std::slice;
+
 use whywait_findings::{Dominant, Finding, SavingKind, Shape, Verdict};
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
-use whywait_words::{count, counted, duration, percent, rate};
+use whywait_words::{count, counted, duration, percent, program_name, rate};
 
 use super::page::{Page, Style};
-use super::requests::{held_cpus, limits, percentile, total_ns};
-use super::{coverage, finding, task_waits};
+use super::requests::{held_cpus, limits, percentile, total_ns, works};
+use super::{coverage, finding, run, task_waits, words};
 use crate::Report;
 
 /// When a virtual machine's host took at least this part of the time (one in so many) from threads,
@@ -37,15 +39,27 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     }
     if matches!(
         report.verdict,
-        Verdict::Operations | Verdict::UnderWay | Verdict::AsEver { .. }
+        Verdict::Operations
+            | Verdict::UnderWay
+            | Verdict::Run
+            | Verdict::AsEver { .. }
+            | Verdict::AwaitsEvents { .. }
     ) {
         return;
     }
     if requests.count == 0 && open.is_none() {
-        let hint = "a request starts when data arrives on a stream socket, and ends when the \
-                    target has read it and written an answer. Check that there was load while \
+        let hint = "a request starts when data arrives on a socket, and ends when the target \
+                    has read it and written an answer. Check that there was load while \
                     whywait watched, that this process served it, and in the notes below that \
                     this kernel tells of requests";
+        let quic = requests.datagrams.filter(|datagrams| datagrams.quic > 0);
+        let hint = match quic {
+            Some(_) => {
+                "it speaks QUIC (HTTP/3), whose requests are not followed. Those that come over \
+                 TCP are"
+            }
+            None => hint,
+        };
         page.gutter();
         page.paragraph(
             "   = ",
@@ -58,7 +72,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
         match mostly_without_cpu(&requests.time) {
             Some(percent) => {
                 text.push_str(&format!(
-                    "for {percent} % of the requests' time threads were runnable and had no CPU; "
+                    "for {percent} % of the requests' time threads were without a CPU; "
                 ));
                 let who = held_cpus(page, requests);
                 if report.coverage.stolen_ns >= report.target.duration_ns / MUCH_STOLEN {
@@ -82,6 +96,16 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
 
 /// What was found, and what was seen.
 pub(super) fn verdict(page: &mut Page, report: &Report) {
+    if let (Verdict::Run, Some(run)) = (report.verdict, &report.run) {
+        let (text, besides) = (run::headline(page, report, run), run::besides(run));
+        page.paragraph(
+            "",
+            "  ",
+            &[(Style::Strong, &text), (Style::Plain, &besides)],
+        );
+        coverage::short(page, report);
+        return;
+    }
     let (style, verdict) = in_words(page, report);
     let mut text = what_was_seen(page, report);
     if !report.looked_at.is_empty() {
@@ -102,14 +126,11 @@ pub(super) fn answer(page: &mut Page, report: &Report) {
 /// it would be without the first finding.
 pub(super) fn impact(page: &mut Page, report: &Report, first: &Finding) {
     let (requests, watched_ns) = (&report.requests, report.target.duration_ns);
-    let mut text = target(page, report);
-    if let Some(host) = &report.target.host {
-        text.push_str(&format!(" on {}", page.cut(host, 40)));
-    }
+    let mut text = target_on_host(page, report);
     text.push_str(&format!(", watched for {}", duration(watched_ns)));
     let (all, saving) = (finding::all(requests), &first.saving);
     if all > 0 {
-        text.push_str(&format!(": {}", counted(all, "request")));
+        text.push_str(&format!(": {}", works(requests, all)));
         if watched_ns >= SECOND_NS {
             let per_second = all as f64 * 1e9 / watched_ns as f64;
             text.push_str(&format!(" ({}/s)", rate(per_second)));
@@ -118,13 +139,12 @@ pub(super) fn impact(page: &mut Page, report: &Report, first: &Finding) {
             text.push_str(&format!(", {} slowed", percent(saving.requests, all)));
         }
     }
-    let p99 = saving.effect.and_then(|effect| effect.p99);
-    let p99 = p99.and_then(finding::at_best).or_else(|| {
+    let effect = finding::effect(saving).or_else(|| {
         let latency = requests.latency_ns?;
-        Some(percentile(&latency, Percentile::P99))
+        Some(format!("p99 {}", percentile(&latency, Percentile::P99)))
     });
-    if let Some(p99) = p99 {
-        text.push_str(&format!(": p99 {p99}"));
+    if let Some(effect) = effect {
+        text.push_str(&format!(": {effect}"));
     }
     page.paragraph("", "    ", &[(Style::Strong, &text)]);
 }
@@ -140,11 +160,15 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             Style::Warning,
             format!("the target {}", stopped_for(stopped)),
         ),
+        (Verdict::Run, ..) if let Some(run) = &report.run => {
+            (Style::Strong, run::headline(page, report, run))
+        }
         (Verdict::Open, Some(open), _) => (Style::Warning, late(page, open)),
         (Verdict::CannotTell { .. }, ..)
             if let Some(waits) = task_waits::dominant(page, requests) =>
         {
-            let verdict = format!("most of the requests' time is one wait of their tasks: {waits}");
+            let verdict =
+                format!("most of the slow requests' time is one wait of their tasks: {waits}");
             (Style::Warning, verdict)
         }
         (
@@ -155,7 +179,7 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             },
             ..,
         ) => {
-            let (part, shape) = (part.words(), shaped(part, shape));
+            let (part, shape) = (words::dominant(part), shaped(part, shape));
             let verdict =
                 format!("cannot tell: {percent} % of the slow requests' time is {part}{shape}");
             (Style::Warning, verdict)
@@ -164,6 +188,13 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             let verdict = format!(
                 "slow, but nothing wrong found: {percent} % of the slow requests' time is in the \
                  first note, and nothing shows that it could be otherwise"
+            );
+            (Style::Strong, verdict)
+        }
+        (Verdict::AwaitsEvents { percent }, ..) => {
+            let verdict = format!(
+                "slow requests waited for something from outside for {percent} % of their time, as \
+                 long polls wait for another client"
             );
             (Style::Strong, verdict)
         }
@@ -211,7 +242,7 @@ fn shaped(part: Dominant, shape: Shape) -> String {
 /// `: 12,345 requests to redis-server (pid 991) in 10 s, p99 310 us, max 940 us`.
 fn what_was_seen(page: &Page, report: &Report) -> String {
     let requests = &report.requests;
-    let target = target(page, report);
+    let target = target_on_host(page, report);
     let watched = duration(report.target.duration_ns);
     if report.verdict == Verdict::Operations {
         let rings = &report.uring;
@@ -232,7 +263,9 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
         let events = counted(report.coverage.events, "kernel event");
         return format!(": {target} was watched for {watched}: {threads}, {events}");
     }
-    let all = counted(requests.count, "request");
+    let all = works(requests, requests.count);
+    let are_jobs = requests.jobs.as_ref().is_some_and(|jobs| jobs.counted);
+    let to = if are_jobs { "done by" } else { "to" };
     if let Some(several) = requests
         .multiplexed
         .as_ref()
@@ -257,9 +290,9 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
                 let (p99, max) = (duration(wire.p99), duration(wire.max));
                 format!("; with the wire p99 {p99}, max {max}")
             });
-            format!(": {all} to {target} in {watched}, p99 {p99}, max {max}{wire}")
+            format!(": {all} {to} {target} in {watched}, p99 {p99}, max {max}{wire}")
         }
-        None => format!(": {all} to {target} in {watched}"),
+        None => format!(": {all} {to} {target} in {watched}"),
     }
 }
 
@@ -427,15 +460,23 @@ fn mostly_without_cpu(time: &Time) -> Option<u64> {
         .then(|| (u128::from(without_ns) * 100 / u128::from(total_ns)) as u64)
 }
 
-/// `redis-server (pid 1234)`.
+/// `redis-server (pid 1234) on db-1`.
+pub(super) fn target_on_host(page: &Page, report: &Report) -> String {
+    let target = target(page, report);
+    match &report.target.host {
+        Some(host) => format!("{target} on {}", page.cut(host, 40)),
+        None => target,
+    }
+}
+
+/// `redis-server (pid 1234)`, or `redis-server (pid 1234, 1 in its PID namespace)`.
 pub(super) fn target(page: &Page, report: &Report) -> String {
     const MAX_WIDTH: usize = 40;
-    let command = report.target.command.trim();
     // The program alone: its arguments can be long, and can hold secrets. JSON has more.
-    let program = command.split_whitespace().next().unwrap_or_default();
-    let name = program
-        .rsplit('/')
-        .find(|part| !part.is_empty())
-        .unwrap_or("the target");
-    format!("{} (pid {})", page.cut(name, MAX_WIDTH), report.target.pid)
+    let name = match program_name(slice::from_ref(&report.target.command)) {
+        "" => "the target",
+        name => name,
+    };
+    let number = whywait_words::pid(report.target.pid, report.target.inner_pid);
+    format!("{} (pid {number})", page.cut(name, MAX_WIDTH))
 }

@@ -10,6 +10,8 @@ mod page;
 mod request;
 mod requests;
 mod rings;
+mod routes;
+mod run;
 pub mod sentences;
 mod slowest;
 mod sockets;
@@ -18,6 +20,7 @@ mod step;
 mod task_waits;
 mod tasks;
 mod waits;
+pub mod words;
 
 use whywait_findings::{Finding, Severity, Verdict};
 
@@ -25,7 +28,7 @@ pub use page::{Page, Style};
 
 use whywait_model::calls::PeerRow;
 use whywait_model::cpu::CpuSummary;
-use whywait_model::requests::{RequestRow, Slow};
+use whywait_model::requests::{RequestRow, RouteRow, Slow};
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
 use whywait_words::{Charset, counted};
@@ -119,7 +122,7 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         if first {
             coverage::short(&mut page, report);
         }
-        finding::details(&mut page, report, finding, detail);
+        finding::details(&mut page, report, finding, (detail, first));
         if first {
             headline::besides(&mut page, report);
         }
@@ -135,7 +138,12 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         page.paragraph("", "  ", &[(Style::Dim, &text)]);
     }
     page.gap();
-    requests::render(&mut page, &report.requests, &report.uring);
+    match &report.run {
+        Some(run) => run::render(&mut page, run),
+        None => requests::render(&mut page, &report.requests, &report.uring),
+    }
+    routes::short(&mut page, report.requests.routes.as_ref());
+    routes::statements(&mut page, &report.statements);
     if options.verbose {
         calls::short(&mut page, &report.calls, &report.requests);
     }
@@ -207,6 +215,13 @@ pub fn cpu(summary: Option<&CpuSummary>, options: TextOptions) -> String {
 pub fn request_list(rows: &[RequestRow], options: TextOptions) -> String {
     let mut page = page(options);
     tasks::list(&mut page, rows);
+    page.into_text()
+}
+
+/// The requests of one name, as text.
+pub fn route(row: &RouteRow, options: TextOptions) -> String {
+    let mut page = page(options);
+    routes::render(&mut page, row);
     page.into_text()
 }
 

@@ -10,7 +10,7 @@ use whywait_words::{counted, duration};
 use super::page::{Page, Style};
 use super::requests;
 use super::stack::{self, telling_kernel};
-use super::step::{Names, holder, kind, longest, place, thread, woken_by};
+use super::step::{Names, holder, kind, longest, place, state, thread, woken_by};
 use super::{task_waits, tasks};
 
 /// So many steps are shown one by one; runs of shorter ones between them are summed up.
@@ -24,6 +24,9 @@ const MAX_DEPTH: usize = 2;
 /// Stacks of so many rows are shown again rather than referred to.
 const REPEATED: usize = 2;
 
+/// When and where it was is cut to that width.
+const MAX_WHEN: usize = 160;
+
 pub(super) fn render(page: &mut Page, slow: &Slow) {
     let title = format!("request {}: ", page.cut(&slow.id, 40));
     if slow.path.is_empty() {
@@ -35,7 +38,7 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
         page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &text)]);
         return;
     }
-    let when = requests::when(slow);
+    let when = page.cut(&requests::when(slow), MAX_WHEN);
     page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &when)]);
     requests::time(page, &slow.time, "where its time went", None);
     if let Some(sent) = &slow.sending {
@@ -203,7 +206,7 @@ impl<'a> PathView<'a, '_> {
         let rest = format!("{who}{place}{}", woken_by(self.page, step, &self.names));
         let rest = rest.trim_start_matches([',', ':', ' ']);
         let when = figures(at_ns, step.ns);
-        let state = format!("{:<14}", self.page.cut(&step.state, 20));
+        let state = format!("{:<14}", state(self.page, step));
         let text = format!("  {rest}");
         let indent = " ".repeat(4 * depth);
         let hang = format!("{indent}{:25}", "");

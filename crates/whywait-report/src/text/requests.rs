@@ -2,8 +2,8 @@
 
 use whywait_model::cpu::CpuHolderRow;
 use whywait_model::requests::{
-    AcceptQueue, Latency, Multiplexed, OngoingResponses, OwnRequests, Percentile, Requests, Slow,
-    Time, Wire,
+    AcceptQueue, Http2Streams, Jobs, Latency, Multiplexed, OngoingResponses, OwnRequests,
+    Percentile, Requests, Slow, Time, Wire,
 };
 use whywait_model::rings::RingRow;
 use whywait_words::{bytes, columns, count, counted, duration, duration_range, percent};
@@ -12,10 +12,12 @@ use super::by_calls;
 use super::page::{Page, Style};
 use super::rings;
 use super::slowest;
-use super::{task_waits, tasks};
+use super::{task_waits, tasks, words};
 
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
+/// Names have at least that width, so that short tables look alike.
+const LEAST_NAME: usize = 17;
 /// Less of the time without a CPU needs no line that says who had it.
 const NO_CPU_PERMILLE: u64 = 50;
 /// Beside requests, responses under way are worth a line when the oldest is so old.
@@ -30,10 +32,12 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
             return;
         }
         // The note on those that were read and not answered stands above.
-        let none = match (&requests.open, &requests.under_way) {
-            (Some(_), _) => "none answered",
-            (None, Some(_)) => "none, but for responses under way",
-            (None, None) => "none seen",
+        let besides = requests.datagrams.is_some() || requests.streams.is_some();
+        let none = match (&requests.open, &requests.under_way, besides) {
+            (Some(_), ..) => "none answered",
+            (None, Some(_), _) => "none, but for responses under way",
+            (None, None, true) => "none answered, but for what is below",
+            (None, None, false) => "none seen",
         };
         page.paragraph(
             "",
@@ -41,6 +45,11 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
             &[(Style::Strong, "requests: "), (Style::Plain, none)],
         );
         under_way(page, requests);
+        datagrams(page, requests);
+        streams(page, requests);
+        if let Some(some) = &requests.jobs {
+            jobs(page, some);
+        }
         return;
     }
     let several = requests
@@ -51,11 +60,11 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
     let mut of = match several {
         Some(several) if several.exchanges < all => format!(
             "{}, {} of them exchanges of several",
-            counted(all, "request"),
+            works(requests, all),
             count(several.exchanges)
         ),
         Some(_) => counted(all, "exchange"),
-        None => counted(all, "request"),
+        None => works(requests, all),
     };
     if late > 0 {
         of.push_str(&format!(", {} of them still open", count(late)));
@@ -159,6 +168,11 @@ fn facts_besides(page: &mut Page, requests: &Requests) {
     accept_queues(page, &requests.accept_queues);
     half_made(page, &requests.accept_queues);
     under_way(page, requests);
+    datagrams(page, requests);
+    streams(page, requests);
+    if let Some(some) = &requests.jobs {
+        jobs(page, some);
+    }
     own(page, requests.own);
 }
 
@@ -216,21 +230,22 @@ fn half_made(page: &mut Page, queues: &[AcceptQueue]) {
 
 /// The parts of a request's time under the names that a reader sees.
 pub(super) fn parts(time: &Time) -> [(&'static str, Option<u64>); 13] {
-    [
-        ("ready (stranded)", time.ready_unserved.stranded),
-        ("ready (pool busy)", time.ready_unserved.pool_busy),
-        ("ready (waking up)", time.ready_unserved.wakeup),
-        ("on CPU", time.on_cpu),
-        ("runnable (no CPU)", time.runnable),
-        ("lock", time.lock),
-        ("other thread", time.thread),
-        ("disk", time.disk),
-        ("network", time.network),
-        ("timer (sleep)", time.timer),
-        ("io_uring", time.uring),
-        ("page fault", time.page_fault),
-        ("unknown", time.unknown),
-    ]
+    let times = [
+        time.ready_unserved.stranded,
+        time.ready_unserved.pool_busy,
+        time.ready_unserved.wakeup,
+        time.on_cpu,
+        time.runnable,
+        time.lock,
+        time.thread,
+        time.disk,
+        time.network,
+        time.timer,
+        time.uring,
+        time.page_fault,
+        time.unknown,
+    ];
+    std::array::from_fn(|at| (words::PARTS[at].name, times[at]))
 }
 
 pub(super) fn total_ns(time: &Time) -> u64 {
@@ -266,19 +281,25 @@ pub(super) fn time(page: &mut Page, time: &Time, title: &str, of: Option<&str>) 
         .map(|(_, ns)| format!("{:>7}  {:>8}", percent(*ns, total), duration(*ns)))
         .collect();
     let widest = figures.iter().map(String::len).max().unwrap_or(0);
-    let taken = "  ready (pool busy)  ".len() + widest;
-    let bar_width = page.width().saturating_sub(taken).clamp(1, 40);
+    // "  ", a blank, at least a column of the bar, a blank.
+    let room = page.width().saturating_sub(widest + 5);
+    let names = large.iter().map(|(name, _)| columns(name));
+    let name_width = names.max().unwrap_or(0).max(LEAST_NAME).min(room);
+    let bar_width = (room - name_width + 1).clamp(1, 40);
     let largest = large.first().map_or(1, |(_, ns)| *ns);
     for ((name, ns), figures) in large.into_iter().zip(figures) {
         let bar = bar(ns, largest, bar_width, page.unicode());
         let filler = " ".repeat(bar_width - columns(&bar));
-        let style = if name == "ready (stranded)" {
+        let style = if name == words::STRANDED {
             Style::Bad
         } else {
             Style::Bar
         };
         page.row(&[
-            (Style::Plain, &format!("  {name:<17} ")),
+            (
+                Style::Plain,
+                &format!("  {:<name_width$} ", page.cut(name, name_width)),
+            ),
             (style, &bar),
             (Style::Plain, &format!("{filler} {figures}")),
         ]);
@@ -494,6 +515,138 @@ pub(super) fn limits(responses: &OngoingResponses) -> String {
     )
 }
 
+/// Questions in datagrams.
+fn datagrams(page: &mut Page, requests: &Requests) {
+    let Some(datagrams) = requests.datagrams else {
+        return;
+    };
+    let mut said = vec![match datagrams.answered {
+        all if all >= requests.count => format!("{} answered", counted(all, "question")),
+        some => format!(
+            "{} of {}",
+            count(some),
+            counted(requests.count, "answered request")
+        ),
+    }];
+    for (more, what) in [
+        (datagrams.unanswered, "read and not answered"),
+        (datagrams.retried, "asked again before their answer"),
+        (datagrams.dropped, "dropped: their queue had no room"),
+        (datagrams.untimed, "for which arrival is not known"),
+        (datagrams.by_thread, "paired with their answer by thread"),
+        (datagrams.quic, "of QUIC, in which requests are not seen"),
+    ] {
+        if more > 0 {
+            said.push(format!("{} {what}", count(more)));
+        }
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "datagrams: "),
+            (Style::Plain, &said.join("; ")),
+        ],
+    );
+}
+
+/// Streams of HTTP/2.
+fn streams(page: &mut Page, requests: &Requests) {
+    let Some(streams) = requests.streams else {
+        return;
+    };
+    let Http2Streams {
+        connections,
+        went_on,
+        ..
+    } = streams;
+    let answered = match streams.answered {
+        all if all >= requests.count => format!("{} answered", counted(all, "stream")),
+        some => format!(
+            "{} of {}",
+            count(some),
+            counted(requests.count, "answered request")
+        ),
+    };
+    let mut said = vec![format!(
+        "{answered} on {}",
+        counted(connections, "connection")
+    )];
+    if went_on > 0 {
+        said.push(format!(
+            "{} went on after their first message, with which their latency ends, for {} on \
+             average",
+            count(went_on),
+            duration(streams.lasted_ns.unwrap_or(0)),
+        ));
+    }
+    for (more, what) in [
+        (streams.reset, "given up by their client before an answer"),
+        (streams.open, "open at the end"),
+        (streams.untimed, "for which arrival is not known"),
+        (streams.unfollowed, "of which the end is not known"),
+        (
+            streams.connections_lost,
+            "connections of which frames could not be read",
+        ),
+        (
+            streams.connections_not_followed,
+            "connections not followed, as there were too many",
+        ),
+    ] {
+        if more > 0 {
+            said.push(format!("{} {what}", count(more)));
+        }
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[
+            (Style::Strong, "HTTP/2: "),
+            (Style::Plain, &said.join("; ")),
+        ],
+    );
+}
+
+/// `40 requests`; `40 jobs` where these are what there is.
+pub(super) fn works(requests: &Requests, many: u64) -> String {
+    let are_jobs = requests.jobs.as_ref().is_some_and(|jobs| jobs.counted);
+    counted(many, if are_jobs { "job" } else { "request" })
+}
+
+/// Messages from brokers.
+fn jobs(page: &mut Page, jobs: &Jobs) {
+    let brokers: Vec<String> = jobs.brokers.iter().map(|name| page.cut(name, 60)).collect();
+    let from = match &brokers[..] {
+        [] => "a broker".to_owned(),
+        some => some.join("; "),
+    };
+    let mut text = match (jobs.counted, jobs.count) {
+        (true, _) => format!(
+            "what is called a request here is a job: a message from {from}, until its worker asked \
+             for the next one, or acknowledged it"
+        ),
+        (false, 0) => format!("none; {from} was asked for some"),
+        (false, more) => format!(
+            "{} more, from {from}, took {} in all, and are in no other figure",
+            count(more),
+            duration(jobs.total_ns)
+        ),
+    };
+    if jobs.fetches > 0 {
+        text.push_str(&format!(
+            "; the broker was asked for the next one {} times, and had none for {}",
+            count(jobs.fetches),
+            duration(jobs.waited_ns)
+        ));
+    }
+    page.paragraph(
+        "",
+        "  ",
+        &[(Style::Strong, "jobs: "), (Style::Plain, &text)],
+    );
+}
+
 /// Requests of the program to itself.
 fn own(page: &mut Page, own: OwnRequests) {
     let text = match (own.count, own.counted) {
@@ -514,13 +667,16 @@ fn own(page: &mut Page, own: OwnRequests) {
 }
 
 /// `3.999 s on port 8080, 510 ms into the recording`.
+/// Hostile in the name of a broker.
 pub(super) fn when(slow: &Slow) -> String {
-    let port = slow
-        .port
-        .map_or_else(|| "a unix socket".to_owned(), |port| format!("port {port}"));
+    let place = match (slow.port, &slow.broker) {
+        (Some(port), _) => format!("on port {port}"),
+        (None, Some(broker)) => format!("from {broker}"),
+        (None, None) => "on a unix socket".to_owned(),
+    };
     let open = if slow.open { ", still open" } else { "" };
     format!(
-        "{} on {port}, {} into the recording{open}",
+        "{} {place}, {} into the recording{open}",
         duration(slow.latency_ns),
         duration(slow.at_ns)
     )
@@ -541,6 +697,43 @@ mod tests {
         assert_eq!(bar(13, 100, 4, true), "▌");
         assert_eq!(bar(50, 100, 4, false), "##");
         assert_eq!(bar(u64::MAX, u64::MAX, 4, false), "####");
+    }
+
+    #[test]
+    fn what_is_a_job_is_said() {
+        let said = |some: Jobs| {
+            let mut page = Page::new(TextOptions {
+                width: 400,
+                colour: false,
+                charset: Charset::Unicode,
+                ..TextOptions::default()
+            });
+            jobs(&mut page, &some);
+            page.into_text()
+        };
+        let some = Jobs {
+            count: 40,
+            counted: true,
+            total_ns: 1_600_000_000,
+            brokers: vec!["192.0.2.7:6379 (redis)".to_owned()],
+            fetches: 41,
+            waited_ns: 2_000_000_000,
+        };
+        assert_eq!(
+            said(some.clone()),
+            "jobs: what is called a request here is a job: a message from 192.0.2.7:6379 (redis), \
+             until its worker asked for the next one, or acknowledged it; the broker was asked for \
+             the next one 41 times, and had none for 2 s\n"
+        );
+        assert_eq!(
+            said(Jobs {
+                counted: false,
+                fetches: 0,
+                ..some
+            }),
+            "jobs: 40 more, from 192.0.2.7:6379 (redis), took 1.6 s in all, and are in no other \
+             figure\n"
+        );
     }
 
     #[test]

@@ -4,16 +4,18 @@ use whywait_findings::{Confidence, Finding, SameWaits, Saving};
 use whywait_model::calls::links::Range;
 use whywait_model::path::Step;
 use whywait_model::requests::{Percentile, Slow, Time};
-use whywait_words::counted;
+use whywait_words::{capitalised, counted};
 
+use super::by_calls::NamedTime;
 use super::page::Page;
 use super::stack::{FoldedLine, fold};
 use super::{
     TextOptions, by_calls, coverage, finding, headline, is_problem, page, request, requests, step,
-    tasks,
+    tasks, words,
 };
 use crate::Report;
 
+pub use super::run::rows as run;
 pub use super::stack::telling_kernel;
 
 /// Lines do not wrap.
@@ -77,9 +79,20 @@ pub fn target(report: &Report) -> String {
     headline::target(&wide(), report)
 }
 
+/// The target, and the host that it ran on: `redis-server (pid 1234) on db-1`.
+pub fn target_on_host(report: &Report) -> String {
+    headline::target_on_host(&wide(), report)
+}
+
 /// What a fix saves; `None` when the recording sets no bound.
 pub fn saving(saving: &Saving) -> Option<String> {
     finding::saving(saving, None)
+}
+
+/// How requests come to wait: who waits, for what, who has it, what that one does. Empty where that
+/// is not known.
+pub fn chain(finding: &Finding) -> Vec<String> {
+    finding::chain(finding)
 }
 
 /// What else was found of a finding's waits.
@@ -124,7 +137,21 @@ pub fn facts(report: &Report) -> Vec<(String, String)> {
 /// Where all requests were by their calls: what, and between which bounds. Empty where the text
 /// does not say it either.
 pub fn by_calls(report: &Report) -> Vec<(String, Range)> {
-    tasks::of_all(&wide(), &report.requests)
+    let (rows, _) = known(report);
+    rows
+}
+
+/// Of which parts by calls it is not known how much they were.
+pub fn not_known(report: &Report) -> Option<String> {
+    let (_, unknown) = known(report);
+    by_calls::not_known(&unknown).map(|text| capitalised(&text))
+}
+
+/// The parts by calls: those of which something is known, and the others.
+fn known(report: &Report) -> (Vec<NamedTime>, Vec<NamedTime>) {
+    let total_ns = report.requests.tasks.as_ref().map_or(0, |t| t.total_ns);
+    let rows = tasks::of_all(&wide(), &report.requests).into_iter();
+    rows.partition(|(_, ns)| !by_calls::says_nothing(*ns, total_ns))
 }
 
 /// Whether that is the better table of the requests' time: threads do not show where they were.
@@ -136,11 +163,10 @@ pub fn better_by_calls(report: &Report) -> bool {
 /// Which part of the time by threads a part of the time by calls is like, for pictures.
 pub fn part_like(what: &str) -> &str {
     match what {
-        ready if ready.starts_with("ready (") => ready,
-        by_calls::REPLY_UNREAD => "ready (waking up)",
-        by_calls::QUEUED => "lock",
-        by_calls::AT_WORK => "on CPU",
-        by_calls::NOT_READ => "ready (pool busy)",
+        unread if unread.starts_with(words::UNREAD) => unread,
+        words::REPLY_UNREAD => words::WAKING_UP,
+        words::QUEUED => "lock",
+        words::AT_WORK => "on CPU",
         _ => "network",
     }
 }

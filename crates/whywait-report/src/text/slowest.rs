@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
-use whywait_model::calls::links::TaskTime;
+use whywait_model::calls::links::{Range, TaskTime};
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
-use whywait_words::{counted, duration, duration_range};
+use whywait_words::{columns, counted, duration, duration_range};
 
-use super::by_calls;
+use super::by_calls::{self, NamedTime};
 use super::page::{Page, Style};
 use super::requests::when;
-use super::step::{Names, held_by, place, thread, woken_by};
+use super::step::{Names, held_by, place, state, thread, woken_by};
+use super::words;
 
 /// So many pieces are shown.
 const MAX_PIECES: usize = 10;
@@ -18,6 +19,10 @@ const MAX_PIECES: usize = 10;
 const FEW_PIECES: usize = 5;
 /// Pieces of a smaller share of its time are summed up.
 const SMALL_PERMILLE: u64 = 10;
+/// Names of what its time was have at least that width.
+const LEAST_WHAT: usize = 14;
+/// When and where it was is cut to that width.
+const MAX_WHEN: usize = 160;
 const HANG: &str = "            ";
 
 /// What happened once or several times in the same place, in the order of the first time.
@@ -34,14 +39,14 @@ struct Piece<'a> {
 
 /// `of_calls`: whether calls say more of where it was than what the threads did meanwhile.
 pub(super) fn render(page: &mut Page, slow: &Slow, of_calls: bool) {
-    let mut text = when(slow);
+    let mut text = page.cut(&when(slow), MAX_WHEN);
     if !slow.id.is_empty() {
         text.push_str(&format!(" [{}]", page.cut(&slow.id, 40)));
     }
     let title = (Style::Strong, "slowest: ");
     page.paragraph("", "  ", &[title, (Style::Plain, &text)]);
     if let Some(time) = slow.tasks.as_ref().filter(|_| of_calls) {
-        by_calls(page, time);
+        by_calls(page, time, slow.latency_ns);
         return;
     }
     let names = Names::of(&slow.path);
@@ -53,11 +58,14 @@ pub(super) fn render(page: &mut Page, slow: &Slow, of_calls: bool) {
     };
     let shown = shown(&pieces, max, slow.latency_ns);
     let longest_ns = pieces.iter().map(|piece| piece.ns).max();
+    let kept = pieces.iter().zip(&shown).filter(|(_, shown)| **shown);
+    let widths = kept.map(|(piece, _)| columns(&what(page, piece)));
+    let width = widths.max().unwrap_or(0).max(LEAST_WHAT);
     let (mut rest, mut rest_ns) = (0_u64, 0_u64);
     for (piece, shown) in pieces.iter().zip(shown) {
         if shown {
             let with_holder = page.verbose() || Some(piece.ns) == longest_ns;
-            render_piece(page, piece, &names, with_holder);
+            render_piece(page, piece, &names, (width, with_holder));
         } else {
             rest += piece.count;
             rest_ns = rest_ns.saturating_add(piece.ns);
@@ -89,13 +97,23 @@ fn shown(pieces: &[Piece], max: usize, latency_ns: u64) -> Vec<bool> {
     shown
 }
 
-fn render_piece(page: &mut Page, piece: &Piece, names: &Names, with_holder: bool) {
-    let longest = piece.longest;
-    let mut state = page.cut(&longest.state, 20);
-    if piece.count > 1 {
-        state = format!("{} x {state}", piece.count);
+/// What its time was, and how often: `18 x without a CPU`.
+fn what(page: &Page, piece: &Piece) -> String {
+    let state = state(page, piece.longest);
+    match piece.count {
+        1 => state,
+        count => format!("{count} x {state}"),
     }
-    let mut text = format!("  {:>8}  {state:<14}", duration(piece.ns));
+}
+
+fn render_piece(
+    page: &mut Page,
+    piece: &Piece,
+    names: &Names,
+    (width, with_holder): (usize, bool),
+) {
+    let longest = piece.longest;
+    let mut text = format!("  {:>8}  {:<width$}", duration(piece.ns), what(page, piece));
     match (piece.threads.len(), thread(page, longest)) {
         (1, who) if who.is_empty() => {}
         (1, who) => text.push_str(&format!("  {who}")),
@@ -145,18 +163,23 @@ fn pieces<'a>(page: &Page, path: &'a [Step]) -> Vec<Piece<'a>> {
 }
 
 /// Where it was by its calls, the longest first.
-fn by_calls(page: &mut Page, time: &TaskTime) {
+fn by_calls(page: &mut Page, time: &TaskTime, latency_ns: u64) {
     let mut rows = by_calls::once_read(page, time);
     rows.push((
-        by_calls::NOT_READ.to_owned(),
+        words::UNREAD.to_owned(),
         by_calls::exactly(time.unserved_ns),
     ));
-    rows.retain(|(_, ns)| ns.at_most > 0);
+    let least = if page.verbose() { 0 } else { SMALL_PERMILLE };
+    let matters = |ns: u64| u128::from(ns) * 1_000 >= u128::from(latency_ns) * u128::from(least);
+    rows.retain(|(_, ns)| ns.at_most > 0 && matters(ns.at_most));
+    let (unknown, mut rows): (Vec<NamedTime>, Vec<NamedTime>) = rows
+        .into_iter()
+        .partition(|(_, ns)| by_calls::says_nothing(*ns, latency_ns));
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse((ns.at_least.midpoint(ns.at_most), ns.at_most)));
     let rows: Vec<(String, &str)> = rows
         .iter()
         .take(MAX_PIECES)
-        .map(|(what, ns)| (duration_range(ns.at_least, ns.at_most), what.as_str()))
+        .map(|(what, ns)| (how_long(*ns), what.as_str()))
         .collect();
     let width = rows
         .iter()
@@ -171,11 +194,22 @@ fn by_calls(page: &mut Page, time: &TaskTime) {
             &[(Style::Plain, &format!("  {ns:>width$}  {what}"))],
         );
     }
+    if let Some(text) = by_calls::not_known(&unknown) {
+        page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
+    }
+}
+
+/// `59.5 to 306 ms`, `up to 77 ms`.
+fn how_long(ns: Range) -> String {
+    match ns.at_least {
+        0 => format!("up to {}", duration(ns.at_most)),
+        _ => duration_range(ns.at_least, ns.at_most),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use whywait_model::calls::links::{PeerTime, Range};
+    use whywait_model::calls::links::PeerTime;
 
     use super::super::{TextOptions, page};
     use super::*;
@@ -221,9 +255,9 @@ mod tests {
         assert_eq!(
             text.lines().skip(1).collect::<Vec<_>>(),
             [
-                "    100 ms  ready-unserved",
+                "    100 ms  waiting unread",
                 "    800 ms  40 x network    worker (7), up to 20 ms",
-                "    100 ms  41 x on-cpu     2 threads, up to 60 ms",
+                "    100 ms  41 x on CPU     2 threads, up to 60 ms",
             ]
         );
     }
@@ -249,10 +283,42 @@ mod tests {
             [
                 "         600 ms  with 10.0.0.7:5432",
                 "  100 to 300 ms  queued inside",
-                "         100 ms  not read yet",
+                "         100 ms  waiting unread",
             ]
         );
         assert!(text(&slow, false).contains("40 x network"));
+    }
+
+    #[test]
+    fn what_may_be_nothing_or_most_of_it_is_not_known() {
+        let between = |at_least, at_most| Range {
+            at_least: at_least * MS,
+            at_most: at_most * MS,
+        };
+        let peer = PeerTime {
+            number: 0,
+            peer: "10.0.0.7:5432".to_owned(),
+            ns: between(0, 900),
+        };
+        let slow = Slow {
+            latency_ns: 1_000 * MS,
+            tasks: Some(TaskTime {
+                peers: vec![peer],
+                queued_ns: between(0, 950),
+                own_ns: between(0, 77),
+                unserved_ns: 50 * MS,
+                ..TaskTime::default()
+            }),
+            ..Slow::default()
+        };
+        assert_eq!(
+            text(&slow, true).lines().skip(1).collect::<Vec<_>>(),
+            [
+                "        50 ms  waiting unread",
+                "  up to 77 ms  at work",
+                "  not known: how much of it was with 10.0.0.7:5432, how much queued inside",
+            ]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use whywait_words::duration;
 
 use super::page::Page;
 use super::stack::telling;
+use super::words;
 
 /// More of a thread's name is not shown: the kernel's own limit is 15 bytes.
 const MAX_NAME: usize = 24;
@@ -32,6 +33,9 @@ impl<'a> Names<'a> {
             if step.tid != 0 && !step.thread.is_empty() {
                 self.0.entry(step.tid).or_insert(&step.thread);
             }
+            if let (Some(tid), Some(waker)) = (step.woken_by, &step.waker) {
+                self.0.entry(tid).or_insert(waker);
+            }
             if depth > 0 {
                 self.add(&step.meanwhile, depth - 1);
             }
@@ -54,6 +58,12 @@ pub(super) fn thread(page: &Page, step: &Step) -> String {
         (tid, true) => format!("thread {tid}"),
         (tid, false) => format!("{} ({tid})", page.cut(&step.thread, MAX_NAME)),
     }
+}
+
+/// What the time of a step was, in the words of the other tables.
+pub(super) fn state(page: &Page, step: &Step) -> String {
+    const MAX_STATE: usize = 20;
+    page.cut(words::name_of(&step.state), MAX_STATE)
 }
 
 /// ` in app::save: fsync (journal commit)`: the application's function, and what the kernel did for
@@ -119,7 +129,7 @@ pub(super) fn held_by(page: &Page, step: &Step) -> Option<String> {
             } else {
                 format!(" {}", thread(page, inner))
             };
-            let state = page.cut(&inner.state, 20);
+            let state = state(page, inner);
             format!(
                 "{} {state}{other}{}",
                 duration(inner.ns),
@@ -158,6 +168,19 @@ pub(super) fn longest(path: &[Step], max: usize) -> (Vec<usize>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_ended_a_wait_has_a_name_though_it_is_not_on_the_path() {
+        let step = Step {
+            woken_by: Some(7),
+            waker: Some("saver".to_owned()),
+            ..Step::default()
+        };
+        let page = super::super::page(Default::default());
+        let path = [step];
+        let said = woken_by(&page, &path[0], &Names::of(&path));
+        assert_eq!(said, ", woken by saver (7)");
+    }
 
     #[test]
     fn the_longest_steps_keep_their_order() {

@@ -1,11 +1,15 @@
 //! What the tasks of slow requests did: where they waited, and who has the lock.
 
-use whywait_model::requests::{Requests, TaskHolder, TaskWaitKind, TaskWaitRow, TaskWaits};
+use whywait_model::requests::{
+    Requests, TaskHolder, TaskWaitKind, TaskWaitRow, TaskWaits, TasksPast,
+};
 use whywait_words::{counted, percent};
 
 use super::page::{Page, Style};
-use super::requests::total_ns;
 use super::tasks::{MAX_NAME, is_worth};
+
+/// Fewer looks may all have come at the same moment of a request.
+const ENOUGH_LOOKS: u64 = 20;
 
 /// In a report: of the requests whose tasks were looked at.
 pub(super) fn of_all(page: &mut Page, waits: Option<&TaskWaits>) {
@@ -36,23 +40,41 @@ fn line(page: &mut Page, what: &str, waits: &TaskWaits) {
     page.paragraph("", "  ", &[(Style::Strong, what), (Style::Plain, &text)]);
 }
 
-/// Where most of all requests' time was, if in one wait of their tasks: `sync.Mutex.Lock in
-/// main.handler (97 %)`.
+/// Where most of slow requests' time was, if in one wait of their tasks: `sync.Mutex.Lock in
+/// main.handler (97 % of 212 looks)`.
 pub(super) fn dominant(page: &Page, requests: &Requests) -> Option<String> {
     let waits = requests.task_waits.as_ref()?;
     let row = waits.rows.first().filter(|row| row.waits_in.is_some())?;
-    let all_ns = total_ns(&requests.time);
-    (row.ns.saturating_mul(2) >= all_ns)
-        .then(|| format!("{} ({})", part(page, row), percent(row.ns, all_ns)))
+    // Looks come at any time while requests are slow: a part of them is a part of that time.
+    let most = waits.looks >= ENOUGH_LOOKS && row.looks.saturating_mul(2) >= waits.looks;
+    most.then(|| {
+        let share = percent(row.looks, waits.looks);
+        format!(
+            "{} ({share} of {})",
+            part(page, row),
+            counted(waits.looks, "look")
+        )
+    })
 }
 
 /// `sync.Mutex.Lock in main.handler (held meanwhile: time.Sleep in main.work)`.
 fn part(page: &Page, row: &TaskWaitRow) -> String {
-    let does = doing(page, row.kind, row.waits_in, row.function.as_deref());
-    match &row.holder {
-        Some(holder) => format!("{does} (held meanwhile: {})", held(page, holder)),
-        None => does,
+    let mut does = doing(page, row.kind, row.waits_in, row.function.as_deref());
+    if let Some(place) = &row.place {
+        does.push_str(&format!(" ({})", page.cut(place, MAX_NAME)));
     }
+    match (&row.holder, &row.past) {
+        (Some(holder), _) => format!("{does} (held meanwhile: {})", held(page, holder)),
+        (None, Some(past)) => format!("{does} ({})", past_it(page, past)),
+        (None, None) => does,
+    }
+}
+
+/// `past it meanwhile: 2 in time.Sleep in main.work`.
+fn past_it(page: &Page, past: &TasksPast) -> String {
+    let kind = TaskWaitKind::Unknown;
+    let does = doing(page, kind, past.waits_in, past.function.as_deref());
+    format!("past it meanwhile: {} in {does}", past.at_a_time)
 }
 
 fn held(page: &Page, holder: &TaskHolder) -> String {

@@ -4,8 +4,9 @@ use whywait_model::calls::links::{LinkCounts, TaskTime, TaskTotals};
 use whywait_model::requests::{RequestRow, Requests};
 use whywait_words::{count, counted, duration, percent_range};
 
-use super::by_calls::{self, NOT_READ, NamedTime, exactly};
+use super::by_calls::{self, NamedTime, exactly};
 use super::page::{Page, Style};
+use super::words;
 
 /// So many requests are shown in the list.
 const MAX_REQUESTS: usize = 40;
@@ -62,13 +63,17 @@ pub(super) fn is_worth(ns: u64, total_ns: u64) -> bool {
 /// `96.0 % with 127.0.0.1:7001 (python3)`, `0.5 to 2.0 % queued inside`.
 fn parts(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<String> {
     let pieces = pieces(page, time, total_ns).into_iter();
-    pieces
+    let (unknown, known): (Vec<NamedTime>, Vec<NamedTime>) =
+        pieces.partition(|(_, ns)| by_calls::says_nothing(*ns, total_ns));
+    known
+        .into_iter()
         .map(|(what, ns)| {
             format!(
                 "{} {what}",
                 percent_range(ns.at_least, ns.at_most, total_ns)
             )
         })
+        .chain(by_calls::not_known(&unknown))
         .collect()
 }
 
@@ -83,7 +88,7 @@ pub(super) fn of_all(page: &Page, requests: &Requests) -> Vec<NamedTime> {
 /// What the time was, and how much of it: `with 127.0.0.1:7001 (python3)`.
 fn pieces(page: &Page, time: &TaskTime, total_ns: u64) -> Vec<NamedTime> {
     let mut pieces = by_calls::once_read(page, time);
-    pieces.push((NOT_READ.to_owned(), exactly(time.unserved_ns)));
+    pieces.push((words::UNREAD.to_owned(), exactly(time.unserved_ns)));
     pieces.retain(|(_, ns)| is_worth(ns.at_most, total_ns));
     pieces
 }
@@ -142,6 +147,9 @@ pub(super) fn list(page: &mut Page, rows: &[RequestRow]) {
         {
             let parts = parts(page, time, row.latency_ns).join("; ");
             text.push_str(&format!(": {parts}"));
+        }
+        if let Some(name) = &row.name {
+            text.push_str(&format!("; {}", page.cut(name, MAX_NAME)));
         }
         let id = format!("  [{}]", page.cut(&row.id, 40));
         page.paragraph(

@@ -68,7 +68,9 @@ pub(crate) fn slow() -> Slow {
     };
     Slow {
         id: "31:7".to_owned(),
+        name: None,
         port: Some(7000),
+        broker: None,
         at_ns: 1_250 * MS,
         latency_ns: 420 * MS,
         open: false,
@@ -120,6 +122,7 @@ fn finding(code: Code, severity: Severity, title: &str) -> Finding {
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
         as_ever: None,
+        requests: Default::default(),
     }
 }
 
@@ -162,6 +165,7 @@ pub(crate) fn report() -> Report {
                 doing: "held the lock and slept in fdatasync (journal commit)".to_owned(),
                 stack: strings(SAVE),
                 own: Vec::new(),
+                spells: None,
                 naming: None,
             }),
             ..finding(

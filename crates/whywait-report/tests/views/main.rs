@@ -7,7 +7,7 @@ mod convoy;
 mod reports;
 
 use whywait_findings::Verdict;
-use whywait_model::requests::{OpenRequests, OwnRequests};
+use whywait_model::requests::{Datagrams, OpenRequests, OwnRequests};
 use whywait_report::text::{TextOptions, render, request, sentences, waits};
 use whywait_report::{
     BRIEF_BYTES, Report, brief_schema, brief_to_json, request_to_json, to_json, waits_to_json,
@@ -140,6 +140,21 @@ fn by_calls() {
 }
 
 #[test]
+fn a_target_has_its_programs_name_and_no_title() {
+    for (command, name) in [
+        ("nginx: master process /usr/sbin/nginx", "nginx"),
+        ("php-fpm: pool www", "php-fpm"),
+        ("/usr/bin/postgres -D /var/lib/postgres", "postgres"),
+        ("", "the target"),
+    ] {
+        let mut report = reports::stranded();
+        report.target.command = command.to_owned();
+        let text = render(&report, TextOptions::default());
+        assert!(text.starts_with(&format!("{name} (pid 1234)")), "{text}");
+    }
+}
+
+#[test]
 fn blocked_loop() {
     snapshot("blocked_loop", &reports::blocked_loop());
 }
@@ -159,7 +174,7 @@ fn requests_that_lacked_a_cpu_say_so() {
     let mut stolen = reports::no_cpu();
     stolen.coverage.stolen_ns = stolen.target.duration_ns / 10;
     let text = render(&stolen, wide);
-    let said = "had no CPU; the virtual machine's host took CPUs away";
+    let said = "without a CPU; the virtual machine's host took CPUs away";
     assert!(text.contains(said), "{said}: {text}");
 }
 
@@ -241,6 +256,20 @@ fn a_target_that_was_stopped() {
 #[test]
 fn no_requests() {
     snapshot("no_requests", &reports::no_requests());
+}
+
+#[test]
+fn requests_in_quic_are_said_not_to_be_seen() {
+    let mut report = reports::no_requests();
+    report.requests.datagrams = Some(Datagrams {
+        quic: 1_234,
+        ..Datagrams::default()
+    });
+    let text = render(&report, WIDE);
+    assert!(text.contains("help: it speaks QUIC (HTTP/3)"), "{text}");
+    let line = "datagrams: 0 questions answered; 1,234 of QUIC, in which requests are not seen";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains("Check that there was load"), "{text}");
 }
 
 #[test]
@@ -364,7 +393,7 @@ fn the_first_line_is_the_answer() {
     for (report, start) in [
         (
             reports::stranded(),
-            "error[stranded-readiness]: 4 requests were ready for up to 2.00 s",
+            "error[stranded-readiness]: 4 requests waited unread for up to 2.00 s",
         ),
         (reports::blocked_loop(), "warning[blocked-loop]: "),
         (
@@ -390,11 +419,15 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::cannot_tell(),
-            "cannot tell: 98 % of the slow requests' time is ready and unread; at most 2 requests",
+            "cannot tell: 98 % of the slow requests' time is waiting unread; at most 2 requests",
         ),
         (
             reports::as_ever(),
             "slow, but nothing wrong found: 97 % of the slow requests' time is in the first",
+        ),
+        (
+            reports::awaits_events(),
+            "slow requests waited for something from outside for 97 % of their time, as long polls",
         ),
         (reports::stopped(), "the target was stopped (by a signal, "),
         (

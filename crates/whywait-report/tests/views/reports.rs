@@ -131,7 +131,9 @@ pub(crate) fn stranded() -> Report {
 fn stranded_requests() -> Requests {
     let slowest = Slow {
         id: "12:0".to_owned(),
+        name: None,
         port: Some(8080),
+        broker: None,
         at_ns: 510 * MS,
         latency_ns: 3_999 * MS,
         open: false,
@@ -158,6 +160,9 @@ fn stranded_requests() -> Requests {
         accept_queues: Vec::new(),
         under_way: None,
         multiplexed: None,
+        datagrams: None,
+        streams: None,
+        jobs: None,
         own: OwnRequests::default(),
         slow: 5,
         slow_threshold_ns: MS,
@@ -181,6 +186,7 @@ fn stranded_requests() -> Requests {
             ..Time::default()
         },
         held: None,
+        routes: None,
         wire: None,
         cpu_holders: Vec::new(),
         closure: Some(0.999_888_88),
@@ -196,7 +202,7 @@ fn stranded_finding() -> Finding {
         severity: Severity::Error,
         confidence: Confidence::High,
         title:
-            "4 requests were ready for up to 2.00 s while 3 capable threads sat idle and nobody \
+            "4 requests waited unread for up to 2.00 s while 3 capable threads sat idle and nobody \
                 polled"
                 .to_owned(),
         subject: json!({"pid": 1234, "epoll": 1, "port": 8080, "threads": [1236, 1237, 1238]})
@@ -232,6 +238,7 @@ fn stranded_finding() -> Finding {
             doing: "left the poll and slept in clock_nanosleep for 2.00 s".to_owned(),
             stack: strings(HANDLER_STACK),
             own: Vec::new(),
+            spells: None,
             naming: None,
         }),
         fix: "hand the driver over before running the task: tokio >= 1.52 with \
@@ -242,6 +249,7 @@ fn stranded_finding() -> Finding {
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
         as_ever: None,
+        requests: Default::default(),
     }
 }
 
@@ -283,6 +291,7 @@ pub(crate) fn blocked_loop() -> Report {
                 "__libc_start_main",
             ]),
             own: Vec::new(),
+            spells: None,
             naming: None,
         }),
         fix: "move the work to a worker thread, or split it".to_owned(),
@@ -290,6 +299,7 @@ pub(crate) fn blocked_loop() -> Report {
         explains: Vec::new(),
         not_by_all_fixes_ns: 0,
         as_ever: None,
+        requests: Default::default(),
     }];
     report
 }
@@ -400,6 +410,13 @@ pub(crate) fn as_ever() -> Report {
     report
 }
 
+/// A server of long polls.
+pub(crate) fn awaits_events() -> Report {
+    let mut report = no_cpu();
+    report.verdict = Verdict::AwaitsEvents { percent: 97 };
+    report
+}
+
 /// A server that somebody stopped.
 pub(crate) fn stopped() -> Report {
     let mut report = no_cpu();
@@ -464,7 +481,7 @@ pub(crate) fn no_requests() -> Report {
         slow_threshold_ns: MS,
         ..Requests::default()
     };
-    report.notes = strings(&["UDP messages are not counted as requests"]);
+    report.notes = strings(&["datagrams that nobody answers are no requests"]);
     report
 }
 
@@ -604,6 +621,7 @@ pub(crate) fn hostile() -> Report {
             String::new(),
         ],
         own: Vec::new(),
+        spells: None,
         naming: None,
     });
     let step = &mut report.requests.slowest[0].path[1];

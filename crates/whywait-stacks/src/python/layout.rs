@@ -2,8 +2,9 @@
 //!
 //! The tables for 3.8 to 3.12 were computed with `offsetof` from the headers of 3.8.18, 3.9.18,
 //! 3.10.13, 3.11.7 and 3.12.1, and are tested against those interpreters; the structures do not
-//! change within a minor version once it is released. 3.13 says itself (`_Py_DebugOffsets` at the
-//! start of `_PyRuntime`).
+//! change within a minor version once it is released. 3.13 and 3.14 say themselves
+//! (`_Py_DebugOffsets` at the start of `_PyRuntime`); what they leave out was computed from the
+//! headers of 3.13.0 and 3.14.8.
 
 use crate::elf::u64_at;
 
@@ -20,6 +21,38 @@ pub(super) struct PythonLayout {
     pub(super) code: CodeObject,
     /// Sizes of `PyASCIIObject` and `PyCompactUnicodeObject`: where a string's characters are.
     pub(super) string_headers: (u64, u64),
+    /// How coroutines are laid out. `None`: before 3.11, where nobody reads them.
+    pub(super) coroutines: Option<CoroutineLayout>,
+}
+
+/// Coroutines and generators, and how to find those of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoroutineLayout {
+    /// In the interpreter's state: the dictionary of modules.
+    pub(super) modules: u64,
+    /// In the coroutine: how far it is.
+    pub(super) state: u64,
+    /// What that is before it has begun.
+    pub(super) new: i8,
+    /// In the coroutine: its frame, which lies within it.
+    pub(super) frame: u64,
+    /// In the frame: local variables, and behind them the stack of values.
+    pub(super) locals: u64,
+    /// In the frame: where that stack ends.
+    pub(super) top: StackTop,
+    /// In a code object: how many local variables there are.
+    pub(super) local_count: u64,
+    /// Tasks are in lists of their threads (from 3.14), and not in a set.
+    pub(super) listed: bool,
+}
+
+/// How a frame says where its stack of values ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StackTop {
+    /// By the number of values, local variables included.
+    Count(u64),
+    /// By an address.
+    Address(u64),
 }
 
 /// How a thread state says whose it is.
@@ -135,6 +168,16 @@ impl PythonLayout {
                 },
                 code: light_code(72, 184),
                 string_headers: (48, 72),
+                coroutines: Some(CoroutineLayout {
+                    modules: 888,
+                    state: 75,
+                    new: -2,
+                    frame: 80,
+                    locals: 72,
+                    top: StackTop::Count(64),
+                    local_count: 76,
+                    listed: false,
+                }),
             }),
             12 => Some(Self {
                 interpreters_head: 40,
@@ -156,16 +199,26 @@ impl PythonLayout {
                 },
                 code: light_code(68, 192),
                 string_headers: (40, 56),
+                coroutines: Some(CoroutineLayout {
+                    modules: 944,
+                    state: 67,
+                    new: -2,
+                    frame: 72,
+                    locals: 72,
+                    top: StackTop::Count(64),
+                    local_count: 72,
+                    listed: false,
+                }),
             }),
             _ => None,
         }
     }
 
     /// How much of `_PyRuntime` [`from_debug_offsets`](Self::from_debug_offsets) looks at.
-    pub(super) const DEBUG_OFFSETS: usize = 384;
+    pub(super) const DEBUG_OFFSETS: usize = 720;
 
     /// The layout that the interpreter itself states (`pycore_runtime.h` of 3.13,
-    /// `_Py_DebugOffsets`).
+    /// `pycore_debug_offsets.h` of 3.14; `_Py_DebugOffsets`).
     pub(super) fn from_debug_offsets(bytes: &[u8]) -> Option<Self> {
         if !bytes.starts_with(b"xdebugpy") {
             return None;
@@ -174,41 +227,99 @@ impl PythonLayout {
         let word = |i: usize| u64_at(bytes, i * 8).filter(|&value| value < 1 << 20);
         let version = u64_at(bytes, 8)?;
         let free_threaded = word(2)? != 0;
-        // The order of the fields is that of 3.13; later versions insert some.
-        if version >> 16 != 0x030d || free_threaded {
+        let places = match version >> 16 {
+            0x030d => DebugOffsets::V3_13,
+            0x030e => DebugOffsets::V3_14,
+            _ => return None,
+        };
+        if free_threaded {
             return None;
         }
-        const RUNTIME: usize = 3;
-        const INTERPRETER: usize = RUNTIME + 3;
-        const THREAD: usize = INTERPRETER + 13;
-        const FRAME: usize = THREAD + 9;
-        const CODE: usize = FRAME + 6;
+        let DebugOffsets {
+            interpreter,
+            modules,
+            thread,
+            frame,
+            code,
+            coroutine,
+        } = places;
+        let (state, coroutine_frame, top) = match coroutine {
+            Some(coroutine) => (
+                word(coroutine + 3)?,
+                word(coroutine + 2)?,
+                StackTop::Address(word(frame + 6)?),
+            ),
+            None => (67, 72, StackTop::Count(64)),
+        };
         Some(Self {
-            interpreters_head: word(RUNTIME + 2)?,
-            interpreter_next: word(INTERPRETER + 2)?,
-            interpreter_threads: word(INTERPRETER + 3)?,
-            thread_next: word(THREAD + 2)?,
-            thread_interpreter: word(THREAD + 3)?,
-            thread: ThreadId::Native(word(THREAD + 6)?),
+            interpreters_head: word(DebugOffsets::RUNTIME + 2)?,
+            interpreter_next: word(interpreter + 2)?,
+            interpreter_threads: word(interpreter + 3)?,
+            thread_next: word(thread + 2)?,
+            thread_interpreter: word(thread + 3)?,
+            thread: ThreadId::Native(word(thread + 6)?),
             frames: Frames::Light {
-                current: word(THREAD + 4)?,
+                current: word(thread + 4)?,
                 indirect: None,
-                previous: word(FRAME + 1)?,
-                code: word(FRAME + 2)?,
-                instruction: word(FRAME + 3)?,
-                entry: Entry::Shim(word(FRAME + 5)?),
+                previous: word(frame + 1)?,
+                code: word(frame + 2)?,
+                instruction: word(frame + 3)?,
+                entry: Entry::Shim(word(frame + 5)?),
             },
             code: CodeObject {
-                file: word(CODE + 1)?,
-                name: word(CODE + 3)?,
-                lines: word(CODE + 4)?,
-                first_line: word(CODE + 5)?,
+                file: word(code + 1)?,
+                name: word(code + 3)?,
+                lines: word(code + 4)?,
+                first_line: word(code + 5)?,
                 line_format: LineFormat::Locations,
-                instructions: word(CODE + 9)?,
+                instructions: word(code + 9)?,
             },
             string_headers: (40, 56),
+            coroutines: Some(CoroutineLayout {
+                modules: word(modules)?,
+                state,
+                new: -3,
+                frame: coroutine_frame,
+                locals: word(frame + 4)?,
+                top,
+                local_count: 72,
+                listed: coroutine.is_some(),
+            }),
         })
     }
+}
+
+/// Where in `_Py_DebugOffsets` the offsets of each structure begin, in words: later versions insert
+/// some.
+struct DebugOffsets {
+    interpreter: usize,
+    /// The interpreter's dictionary of modules.
+    modules: usize,
+    thread: usize,
+    frame: usize,
+    code: usize,
+    /// `None`: not stated.
+    coroutine: Option<usize>,
+}
+
+impl DebugOffsets {
+    const RUNTIME: usize = 3;
+    const V3_13: Self = Self {
+        interpreter: 6,
+        modules: 11,
+        thread: 19,
+        frame: 28,
+        code: 34,
+        coroutine: None,
+    };
+    const V3_14: Self = Self {
+        interpreter: 6,
+        modules: 12,
+        thread: 22,
+        frame: 31,
+        code: 39,
+        coroutine: Some(83),
+    };
 }
 
 fn objects(last: u64, unit: u64, line_format: LineFormat) -> PythonLayout {
@@ -235,6 +346,7 @@ fn objects(last: u64, unit: u64, line_format: LineFormat) -> PythonLayout {
             instructions: 0,
         },
         string_headers: (48, 72),
+        coroutines: None,
     }
 }
 

@@ -1,29 +1,28 @@
-//! Python frames of a thread, read from outside out of CPython's own structures, and their place
-//! between the native frames. How that goes while the thread runs: [`running`].
-//!
-//! Nothing is guessed. A sleeping thread must sleep where its stack was copied, before and after
-//! the reading, without having run in between; the bytes of its stack must still be the copied
-//! ones; what is read as a code object or a string must be one by its type. Otherwise there are no
-//! Python frames, and a counter says so.
+//! Python frames of a thread, read from outside out of CPython's own structures: see
+//! [`interpreter`](crate::interpreter).
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod layout;
 mod lines;
+#[cfg(any(test, fuzzing))]
+mod made_up;
+mod objects;
 mod read;
-mod running;
+mod tasks;
 
-use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
-use whywait_events::{Frame, ModuleKind};
+use whywait_events::ModuleKind;
 
-use crate::loss::{Loss, Losses};
-use crate::modules::{Modules, PythonImage};
-use crate::perf_map::own_id;
-use crate::process::{Process, holds};
-use crate::sleep::{Sleep, Sleeper};
-use crate::unwind::{CopiedStack, Walked};
+use crate::interpreter::{CodeNames, FoundInterpreter, Interpreter, LoopCalls, RawFrame, Reader};
+use crate::loss::{Language, Loss, Losses, Unread};
+use crate::modules::{Image, Modules, PythonImage};
+use crate::process::Process;
 use layout::{Frames, PythonLayout};
-use read::{Interpreter, PythonFrame};
-use running::StackSample;
+pub(crate) use read::CPython;
+pub use tasks::{CoroutineTask, TaskLocks, TaskPlace};
 
 /// Where CPython (from 3.11) has what a thread runs: offsets, and each thread's state.
 ///
@@ -43,261 +42,141 @@ pub struct Coroutines {
     pub threads: Vec<(u32, u64)>,
 }
 
-/// Reads Python frames, of any number of processes.
-#[derive(Debug, Default)]
-pub(crate) struct Reader {
-    /// `None`: not Python, or not one that can be read.
-    processes: HashMap<u32, Option<Interpreter>>,
-}
-
-impl Reader {
-    /// Forgets a process.
-    pub(crate) fn forget(&mut self, tgid: u32) {
-        self.processes.remove(&tgid);
-    }
-
-    /// Whether frames of this process were looked for, and can be found.
-    pub(crate) fn reads(&self, tgid: u32) -> bool {
-        self.processes.get(&tgid).is_some_and(Option::is_some)
-    }
-
-    /// Whether there is any process of which that is so.
-    pub(crate) fn reads_any(&self) -> bool {
-        self.processes.values().any(Option::is_some)
-    }
-
-    /// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
-    /// version that keeps frames elsewhere, or has not begun to run.
-    pub(crate) fn coroutines(
-        &mut self,
-        process: &mut Process,
-        modules: &mut Modules,
-        losses: &mut Losses,
-    ) -> Option<Coroutines> {
-        let tgid = process.tgid();
-        if !self.reads(tgid) {
-            process.reread();
-            process.look_for_python(modules);
-            // What is not found is looked for again: perhaps it has only just begun.
-            process.python()?;
-            let found = find_runtime(process, modules, losses)?;
-            self.processes.insert(tgid, Some(found));
-        }
-        let runtime = self.processes.get(&tgid)?.as_ref()?;
-        let Frames::Light {
-            current,
-            indirect,
-            previous,
-            entry,
-            ..
-        } = runtime.layout.frames
-        else {
-            return None;
-        };
-        let threads = runtime.threads(process)?;
-        Some(Coroutines {
-            current,
-            current_in_cframe: indirect.map(|cframe| cframe.current),
-            previous,
-            owner: entry.owner(),
-            threads,
-        })
-    }
-
-    /// The native frames (and whether they reach the thread's start) with those of the
-    /// interpreter's loop replaced by Python's; `None`: there are none, or there was a doubt.
-    pub(crate) fn splice(
-        &mut self,
-        process: &mut Process,
-        sleeper: Sleeper<'_>,
-        (native, complete): (&[Walked], bool),
-        modules: &mut Modules,
-        losses: &mut Losses,
-    ) -> Option<Vec<Frame>> {
-        let tgid = process.tgid();
-        self.processes
-            .entry(tgid)
-            .or_insert_with(|| find_runtime(process, modules, losses));
-        let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
-        let groups = match read_asleep(process, sleeper, runtime) {
-            Ok(groups) => groups,
-            Err(loss) => {
-                losses.count(loss);
-                return None;
-            }
-        };
-        let (image, bias) = process.python()?;
-        let eval = &image.python.as_ref()?.eval;
-        let is_eval: Vec<bool> = native
-            .iter()
-            .map(|w| holds(eval, w.address.wrapping_sub(bias)))
-            .collect();
-        let module = modules.special(ModuleKind::Python);
-        let mut frame = |f: &PythonFrame| {
-            modules
-                .symbols
-                .frame(module, &f.code.name, &f.code.file, f.line)
-        };
-        let groups: Vec<Vec<Frame>> = groups
-            .iter()
-            .map(|group| group.iter().map(&mut frame).collect())
-            .collect();
-        let native: Vec<Frame> = native.iter().map(|w| w.frame).collect();
-        let (frames, matched) = merge(&native, &is_eval, &groups, complete);
-        if !matched {
-            losses.count(Loss::PythonUnmatched);
-        }
-        Some(frames)
-    }
-
-    /// As [`splice`](Self::splice), of a thread that runs on meanwhile.
-    pub(crate) fn splice_running(
-        &mut self,
-        process: &mut Process,
-        runner: Runner<'_>,
-        (native, complete): (&[Walked], bool),
-        modules: &mut Modules,
-        losses: &mut Losses,
-    ) -> Option<Vec<Frame>> {
-        // The walk has looked at each mapping that it led into.
-        let (image, bias) = process.python()?;
-        let eval = &image.python.as_ref()?.eval;
-        let (mut at, mut calls) = (Vec::new(), Vec::new());
-        for (i, walked) in native.iter().enumerate() {
-            if holds(eval, walked.address.wrapping_sub(bias)) {
-                let end = native.get(i + 1).map(|outer| outer.sp);
-                at.push(i);
-                calls.push(walked.sp..end.unwrap_or(runner.stack.end()));
-            }
-        }
-        if calls.is_empty() {
-            return None;
-        }
-        let tgid = process.tgid();
-        self.processes
-            .entry(tgid)
-            .or_insert_with(|| find_runtime(process, modules, losses));
-        let runtime = self.processes.get_mut(&tgid)?.as_mut()?;
-        let looks = runtime.look(process, runner.tid, runner.at_ns);
-        let sample = StackSample {
-            at_ns: runner.at_ns,
-            stack: runner.stack,
-            calls: &calls,
-            complete,
-        };
-        let certain = match &looks {
-            Ok((before, last)) => running::certain(&runtime.layout, sample, before.as_ref(), last),
-            Err(loss) => Err(*loss),
-        };
-        let certain = match certain {
-            Ok(certain) => certain,
-            Err(loss) => {
-                losses.count(loss);
-                return None;
-            }
-        };
-        if !certain.innermost {
-            losses.count(Loss::PythonInnermost);
-        }
-        let module = modules.special(ModuleKind::Python);
-        let mut python = certain.frames.iter().map(|&(seen, call, line_is_known)| {
-            let line = match line_is_known {
-                true => runtime.line(&seen.code, &seen.raw),
-                false => seen.code.first_line,
-            };
-            let symbols = &mut modules.symbols;
-            (
-                call,
-                symbols.frame(module, &seen.code.name, &seen.code.file, line),
-            )
-        });
-        let mut python = python.by_ref().peekable();
-        let first = python.peek().and_then(|&(call, _)| call)?;
-        let mut frames = Vec::with_capacity(native.len() + certain.frames.len());
-        let light = matches!(runtime.layout.frames, Frames::Light { .. });
-        for (i, walked) in native.iter().enumerate() {
-            let Some(call) = at.iter().position(|&at| at == i).filter(|&c| c >= first) else {
-                frames.push(walked.frame);
-                continue;
-            };
-            if call == first && !certain.innermost && light {
-                // In the place of the functions that are not known.
-                frames.push(walked.frame);
-            }
-            while let Some((_, frame)) = python.next_if(|&(of, _)| of == Some(call)) {
-                frames.push(frame);
-            }
-        }
-        frames.extend(python.map(|(_, frame)| frame));
-        Some(frames)
-    }
-}
-
-/// A sampled thread: its stack as it was copied, and when.
-#[derive(Clone, Copy)]
-pub(crate) struct Runner<'a> {
-    pub(crate) tid: u32,
-    pub(crate) at_ns: u64,
-    pub(crate) stack: CopiedStack<'a>,
-}
-
-/// Puts Python's frames in the place of the loop's. Whether the two agreed.
-fn merge(
-    native: &[Frame],
-    is_eval: &[bool],
-    groups: &[Vec<Frame>],
-    complete: bool,
-) -> (Vec<Frame>, bool) {
-    let calls = is_eval.iter().filter(|&&eval| eval).count();
-    // A cut stack lacks the outer calls; the inner ones still correspond.
-    if calls == groups.len() || (!complete && calls < groups.len()) {
-        let mut groups = groups.iter();
-        let mut frames = Vec::new();
-        for (&frame, &eval) in native.iter().zip(is_eval) {
-            match eval {
-                true => frames.extend(groups.next().into_iter().flatten()),
-                false => frames.push(frame),
-            }
-        }
-        frames.extend(groups.flatten());
-        return (frames, true);
-    }
-    let (Some(first), Some(last)) = (
-        is_eval.iter().position(|&e| e),
-        is_eval.iter().rposition(|&e| e),
-    ) else {
-        return (native.to_vec(), false);
-    };
-    if groups.is_empty() {
-        return (native.to_vec(), false);
-    }
-    let mut frames = native[..first].to_vec();
-    frames.extend(groups.iter().flatten());
-    frames.extend(&native[last + 1..]);
-    (frames, false)
-}
-
-fn find_runtime(
+/// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
+/// version that keeps frames elsewhere, or has not begun to run.
+pub(crate) fn coroutines(
+    reader: &mut Reader<CPython>,
     process: &mut Process,
     modules: &mut Modules,
     losses: &mut Losses,
-) -> Option<Interpreter> {
-    process.look_for_python(modules);
-    let (image, bias) = process.python()?;
-    let python = image.python.clone()?;
+) -> Option<Coroutines> {
+    reader.look_again(process, modules, losses);
+    let runtime = reader.interpreter(process.tgid())?;
+    let Frames::Light {
+        current,
+        indirect,
+        previous,
+        entry,
+        ..
+    } = runtime.layout.frames
+    else {
+        return None;
+    };
+    let threads = runtime.threads(process)?;
+    Some(Coroutines {
+        current,
+        current_in_cframe: indirect.map(|cframe| cframe.current),
+        previous,
+        owner: entry.owner(),
+        threads,
+    })
+}
+
+/// Where the tasks of a process's asyncio are; none where it is no Python of which [`coroutines`]
+/// knows.
+pub(crate) fn tasks(
+    reader: &mut Reader<CPython>,
+    process: &mut Process,
+    modules: &mut Modules,
+) -> Result<Vec<TaskPlace>, Loss> {
+    match reader.interpreter(process.tgid()) {
+        Some(runtime) => runtime.tasks(process, modules),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What the task at a place does; `Ok(None)`: there is none.
+pub(crate) fn task(
+    reader: &mut Reader<CPython>,
+    process: &mut Process,
+    place: TaskPlace,
+    modules: &mut Modules,
+) -> Result<Option<CoroutineTask>, Loss> {
+    match reader.interpreter(process.tgid()) {
+        Some(runtime) => runtime.task(process, place, modules),
+        None => Ok(None),
+    }
+}
+
+impl Interpreter for CPython {
+    const KIND: ModuleKind = ModuleKind::Python;
+    const LANGUAGE: Language = Language::Python;
+
+    fn find(process: &mut Process, modules: &mut Modules) -> FoundInterpreter<Self> {
+        process.look_for(FILES, modules);
+        let Some((image, bias)) = process.holding(Self::is_in) else {
+            return FoundInterpreter::No;
+        };
+        match image.python.clone() {
+            Some(python) => find_runtime(process, &python, bias, modules),
+            None => FoundInterpreter::No,
+        }
+    }
+
+    fn is_in(image: &Image) -> bool {
+        image.python.is_some()
+    }
+
+    fn loops(&self, process: &Process) -> Vec<Range<u64>> {
+        let Some((image, bias)) = process.holding(Self::is_in) else {
+            return Vec::new();
+        };
+        let eval = image.python.iter().flat_map(|python| &python.eval);
+        eval.map(|range| range.start.wrapping_add(bias)..range.end.wrapping_add(bias))
+            .collect()
+    }
+
+    fn loop_calls(&self) -> LoopCalls {
+        match self.layout.frames {
+            Frames::Light { indirect, .. } => LoopCalls::OnStack {
+                current: indirect.map(|cframe| cframe.current),
+            },
+            Frames::Objects { .. } => LoopCalls::Counted { by_pointer: true },
+        }
+    }
+
+    fn thread(&mut self, process: &mut Process, own_id: u32) -> Result<u64, Unread> {
+        self.thread_state(process, own_id)
+    }
+
+    fn is_of(&mut self, process: &mut Process, thread: u64, own_id: u32) -> Option<bool> {
+        self.is_state_of(process, thread, own_id)
+    }
+
+    fn chain(&mut self, process: &mut Process, thread: u64, most: usize) -> Option<Vec<RawFrame>> {
+        self.chained(process, thread, most)
+    }
+
+    fn code(&mut self, process: &mut Process, raw: &RawFrame) -> Option<Arc<CodeNames>> {
+        self.code_at(process, raw.code)
+    }
+
+    fn line(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
+        self.line_of(code, raw)
+    }
+}
+
+/// Beginnings of the names of files that may have the interpreter, or its asyncio.
+const FILES: &[&[u8]] = &[b"python", b"libpython", b"_asyncio."];
+
+fn find_runtime(
+    process: &mut Process,
+    python: &PythonImage,
+    bias: u64,
+    modules: &Modules,
+) -> FoundInterpreter<CPython> {
     let address = |symbol: u64| bias.wrapping_add(symbol);
     let runtime = address(python.runtime);
-    let layout = find_layout(process, &python, bias, runtime);
-    if layout.is_none() || python.types.contains(&0) {
-        losses.count(Loss::PythonVersion);
-        return None;
+    let layout = find_layout(process, python, bias, runtime);
+    match layout.filter(|_| !python.types.contains(&0)) {
+        Some(layout) => FoundInterpreter::Yes(CPython::new(
+            layout,
+            runtime,
+            python.types.map(address),
+            &modules.budget,
+        )),
+        None => FoundInterpreter::Unknown,
     }
-    Some(Interpreter::new(
-        layout?,
-        runtime,
-        python.types.map(address),
-        &modules.budget,
-    ))
 }
 
 fn find_layout(
@@ -334,70 +213,9 @@ fn minor_of(file_name: &str) -> Option<u32> {
     rest[..digits].parse().ok()
 }
 
-fn read_asleep(
-    process: &mut Process,
-    sleeper: Sleeper<'_>,
-    runtime: &mut Interpreter,
-) -> Result<Vec<Vec<PythonFrame>>, Loss> {
-    let sleep = Sleep::now(process, sleeper).ok_or(Loss::PythonMoved)?;
-    let status = format!("/proc/{}/task/{}/status", process.tgid(), sleeper.tid);
-    let tid = own_id(&status).ok_or(Loss::PythonThread)?;
-    let frames = runtime.frames(process, tid);
-    if !sleep.goes_on(process, sleeper) {
-        return Err(Loss::PythonMoved);
-    }
-    frames
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frames(addresses: &[u64]) -> Vec<Frame> {
-        addresses
-            .iter()
-            .map(|&address| Frame { module: 1, address })
-            .collect()
-    }
-
-    #[test]
-    fn each_call_of_the_loop_becomes_its_python_frames() {
-        let native = frames(&[1, 2, 3, 4, 5]);
-        let eval = [false, true, false, true, false];
-        let groups = [frames(&[21, 22]), frames(&[41])];
-        assert_eq!(
-            merge(&native, &eval, &groups, true),
-            (frames(&[1, 21, 22, 3, 41, 5]), true)
-        );
-    }
-
-    #[test]
-    fn a_cut_stack_still_gets_all_python_frames() {
-        let groups = [frames(&[21]), frames(&[41])];
-        assert_eq!(
-            merge(&frames(&[1, 2]), &[false, true], &groups, false),
-            (frames(&[1, 21, 41]), true)
-        );
-        assert_eq!(
-            merge(&frames(&[1]), &[false], &groups, false),
-            (frames(&[1, 21, 41]), true)
-        );
-    }
-
-    #[test]
-    fn when_counts_differ_the_whole_region_is_replaced() {
-        let native = frames(&[1, 2, 3, 4, 5]);
-        let eval = [false, true, false, true, false];
-        assert_eq!(
-            merge(&native, &eval, &[frames(&[21])], true),
-            (frames(&[1, 21, 5]), false)
-        );
-        assert_eq!(
-            merge(&native, &[false; 5], &[frames(&[21])], true),
-            (native.clone(), false)
-        );
-        assert_eq!(merge(&native, &eval, &[], true), (native.clone(), false));
-    }
 
     #[test]
     fn versions_in_file_names() {

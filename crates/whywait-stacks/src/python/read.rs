@@ -2,87 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::layout::{Entry, Frames, LineFormat, OWNED_BY_C_STACK, PythonLayout, ThreadId};
+use super::layout::{Entry, Frames, OWNED_BY_C_STACK, PythonLayout, ThreadId};
 use super::lines;
-use super::running::Running;
-use crate::budget::{Budget, Charge};
+use super::tasks::Tasks;
+use crate::budget::Budget;
 use crate::elf::u64_at;
-use crate::loss::Loss;
-use crate::process::Process;
-
-/// A Python function on the stack.
-#[derive(Debug, Clone)]
-pub(super) struct PythonFrame {
-    pub(super) code: Arc<CodeNames>,
-    pub(super) line: u32,
-}
-
-/// What a code object is called.
-#[derive(Debug)]
-pub(super) struct CodeNames {
-    pub(super) name: String,
-    pub(super) file: String,
-    pub(super) first_line: u32,
-    /// `None`: too large.
-    lines: Option<Vec<u8>>,
-    /// The instruction that was asked for last, and its line: a function on a stack is the same
-    /// from look to look, and its table may be long.
-    last: AtomicU64,
-    _charge: Charge,
-}
-
-impl CodeNames {
-    /// The line of an instruction; the function's first where the table was too large.
-    fn line(&self, format: LineFormat, offset: u64) -> u32 {
-        let Some(lines) = &self.lines else {
-            return self.first_line;
-        };
-        let Ok(short) = u32::try_from(offset) else {
-            return 0;
-        };
-        let last = self.last.load(Relaxed);
-        if last >> 32 == u64::from(short) && last != u64::MAX {
-            return last as u32;
-        }
-        let line = lines::line(format, lines, self.first_line, offset);
-        self.last
-            .store(u64::from(short) << 32 | u64::from(line), Relaxed);
-        line
-    }
-}
-
-#[cfg(test)]
-impl CodeNames {
-    pub(super) fn test(code: u64) -> Arc<Self> {
-        Arc::new(Self {
-            name: code.to_string(),
-            file: String::new(),
-            first_line: 1,
-            lines: None,
-            last: AtomicU64::new(u64::MAX),
-            _charge: Budget::default().nothing(),
-        })
-    }
-}
-
-/// A frame as it is chained, not yet known to be one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RawFrame {
-    pub(super) address: u64,
-    /// Address of the code object.
-    pub(super) code: u64,
-    /// The last instruction: its number or its address.
-    pub(super) instruction: u64,
-    /// Identifies a call of the interpreter's loop. From 3.11 it is an address on the C stack,
-    /// within the loop's own frame.
-    pub(super) call: u64,
-}
+use crate::interpreter::{CodeNames, CodePlace, RawFrame};
+use crate::loss::Unread;
+use crate::process::{Process, field, object, word};
 
 /// The interpreter in a process.
 #[derive(Debug)]
-pub(super) struct Interpreter {
+pub(crate) struct CPython {
     pub(super) layout: PythonLayout,
     /// Address of `_PyRuntime`.
     pub(super) runtime: u64,
@@ -91,24 +23,19 @@ pub(super) struct Interpreter {
     pub(super) types: [u64; 3],
     codes: HashMap<[u64; 4], Arc<CodeNames>>,
     budget: Budget,
-    /// What was seen of running threads.
-    pub(super) running: Running,
+    /// What is known of its tasks.
+    pub(super) tasks: Tasks,
 }
 
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 8192;
-/// CPython's default recursion limit is 1000.
-const MAX_FRAMES: usize = 4096;
 const MAX_STRING: u64 = 4096;
 /// Functions of thousands of lines have less.
 const MAX_LINES: u64 = 128 << 10;
 /// What a code object takes beside its strings and lines.
 const CODE: usize = 2 * size_of::<([u64; 4], Arc<CodeNames>)>() + size_of::<CodeNames>();
 const MAX_CODES: usize = 1 << 16;
-/// More than a thread state, a frame or a code object takes.
-const OBJECT: usize = 512;
-
-impl Interpreter {
+impl CPython {
     pub(super) fn new(
         layout: PythonLayout,
         runtime: u64,
@@ -121,77 +48,55 @@ impl Interpreter {
             types,
             codes: HashMap::new(),
             budget: budget.clone(),
-            running: Running::default(),
+            tasks: Tasks::default(),
         }
-    }
-
-    /// The frames of a sleeping thread, innermost first, in groups: one for each call of the
-    /// interpreter's loop.
-    pub(super) fn frames(
-        &mut self,
-        process: &mut Process,
-        tid: u32,
-    ) -> Result<Vec<Vec<PythonFrame>>, Loss> {
-        let thread = self.thread(process, tid)?;
-        let chain = self
-            .chain(process, thread, MAX_FRAMES)
-            .ok_or(Loss::PythonRead)?;
-        let mut groups: Vec<Vec<PythonFrame>> = Vec::new();
-        let mut last = None;
-        for raw in &chain {
-            if last != Some(raw.call) {
-                groups.push(Vec::new());
-                last = Some(raw.call);
-            }
-            let code = self.code(process, raw.code).ok_or(Loss::PythonRead)?;
-            let line = self.line(&code, raw);
-            if let Some(group) = groups.last_mut() {
-                group.push(PythonFrame { code, line });
-            }
-        }
-        Ok(groups)
     }
 
     /// The line that a frame is at.
-    pub(super) fn line(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
+    pub(super) fn line_of(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
         // A frame that has not begun yet points in front of its first instruction.
         let offset = match self.layout.frames {
             Frames::Objects { unit, .. } => {
                 u64::try_from(raw.instruction as i32).unwrap_or(0) * unit
             }
-            Frames::Light { .. } => {
-                let start = raw.code.wrapping_add(self.layout.code.instructions);
-                raw.instruction.saturating_sub(start)
-            }
+            Frames::Light { .. } => raw.instruction.saturating_sub(code.place.begin),
         };
-        code.line(self.layout.code.line_format, offset)
+        let format = self.layout.code.line_format;
+        code.line(offset, |table| {
+            lines::line(format, table, code.place.first_line, offset)
+        })
     }
 
     /// The thread state of thread `tid` (an id in the process's own pid namespace).
-    pub(super) fn thread(&self, process: &mut Process, tid: u32) -> Result<u64, Loss> {
+    pub(super) fn thread_state(&self, process: &mut Process, tid: u32) -> Result<u64, Unread> {
         let layout = &self.layout;
-        let read = |process: &mut Process, at| word(process, at).ok_or(Loss::PythonRead);
-        let mut interpreter = read(process, self.runtime + layout.interpreters_head)?;
+        let read = |process: &mut Process, object, offset| {
+            field(process, object, offset).ok_or(Unread::Memory)
+        };
+        let mut interpreter = read(process, self.runtime, layout.interpreters_head)?;
         for _ in 0..MAX_INTERPRETERS {
             if interpreter == 0 {
                 break;
             }
-            let mut thread = read(process, interpreter + layout.interpreter_threads)?;
+            let mut thread = read(process, interpreter, layout.interpreter_threads)?;
             for _ in 0..MAX_THREADS {
                 if thread == 0 {
                     break;
                 }
-                if read(process, thread + layout.thread_interpreter)? != interpreter {
-                    return Err(Loss::PythonRead);
+                if read(process, thread, layout.thread_interpreter)? != interpreter {
+                    return Err(Unread::Memory);
                 }
-                if self.is_of(process, thread, tid).ok_or(Loss::PythonRead)? {
+                if self
+                    .is_state_of(process, thread, tid)
+                    .ok_or(Unread::Memory)?
+                {
                     return Ok(thread);
                 }
-                thread = read(process, thread + layout.thread_next)?;
+                thread = read(process, thread, layout.thread_next)?;
             }
-            interpreter = read(process, interpreter + layout.interpreter_next)?;
+            interpreter = read(process, interpreter, layout.interpreter_next)?;
         }
-        Err(Loss::PythonThread)
+        Err(Unread::Thread)
     }
 
     /// All thread states, with the threads' ids in the process's own pid namespace; `None`: they
@@ -202,31 +107,31 @@ impl Interpreter {
             return None;
         };
         let mut threads = Vec::new();
-        let mut interpreter = word(process, self.runtime + layout.interpreters_head)?;
+        let mut interpreter = field(process, self.runtime, layout.interpreters_head)?;
         for _ in 0..MAX_INTERPRETERS {
             if interpreter == 0 {
                 break;
             }
-            let mut thread = word(process, interpreter + layout.interpreter_threads)?;
+            let mut thread = field(process, interpreter, layout.interpreter_threads)?;
             for _ in 0..MAX_THREADS {
                 if thread == 0 {
                     break;
                 }
-                let tid = word(process, thread.checked_add(at)?)?;
+                let tid = field(process, thread, at)?;
                 threads.push((u32::try_from(tid).ok()?, thread));
-                thread = word(process, thread.checked_add(layout.thread_next)?)?;
+                thread = field(process, thread, layout.thread_next)?;
             }
-            interpreter = word(process, interpreter.checked_add(layout.interpreter_next)?)?;
+            interpreter = field(process, interpreter, layout.interpreter_next)?;
         }
         Some(threads)
     }
 
     /// Whether a thread state is that of thread `tid`.
-    pub(super) fn is_of(&self, process: &mut Process, thread: u64, tid: u32) -> Option<bool> {
+    pub(super) fn is_state_of(&self, process: &mut Process, thread: u64, tid: u32) -> Option<bool> {
         match self.layout.thread {
-            ThreadId::Native(at) => Some(word(process, thread + at)? == u64::from(tid)),
+            ThreadId::Native(at) => Some(field(process, thread, at)? == u64::from(tid)),
             ThreadId::Pthread(at) => {
-                let pthread = word(process, thread + at)?;
+                let pthread = field(process, thread, at)?;
                 Some(is_thread(process, pthread, tid))
             }
         }
@@ -234,7 +139,7 @@ impl Interpreter {
 
     /// The frames of a thread, innermost first, as they are chained; `None`: that could not be
     /// read, or is deeper than `most`.
-    pub(super) fn chain(
+    pub(super) fn chained(
         &self,
         process: &mut Process,
         thread: u64,
@@ -262,7 +167,7 @@ impl Interpreter {
         else {
             return None;
         };
-        let mut frame = word(process, thread + current)?;
+        let mut frame = field(process, thread, current)?;
         let mut chain = Vec::new();
         while frame != 0 {
             if chain.len() >= most {
@@ -297,11 +202,11 @@ impl Interpreter {
         else {
             return None;
         };
-        let mut frame = word(process, thread + current)?;
+        let mut frame = field(process, thread, current)?;
         let mut call = 0;
         if let Some(cframe) = indirect.filter(|_| frame != 0) {
             call = frame;
-            frame = word(process, call.checked_add(cframe.current)?)?;
+            frame = field(process, call, cframe.current)?;
         }
         let (mut chain, mut group, mut count) = (Vec::new(), 0, 0);
         while frame != 0 {
@@ -319,14 +224,14 @@ impl Interpreter {
             if !(ends && matches!(entry, Entry::Shim(_))) {
                 chain.push(RawFrame {
                     address: frame,
-                    code: u64_at(&bytes, code as usize)?,
+                    code: untagged(u64_at(&bytes, code as usize)?),
                     instruction: u64_at(&bytes, instruction as usize)?,
                     call,
                 });
             }
             if ends {
                 match indirect {
-                    Some(cframe) => call = word(process, call.checked_add(cframe.previous)?)?,
+                    Some(cframe) => call = field(process, call, cframe.previous)?,
                     // Known only now: the shim is what lies on the C stack.
                     None => chain[group..].iter_mut().for_each(|raw| raw.call = frame),
                 }
@@ -339,7 +244,7 @@ impl Interpreter {
 
     /// What a code object is called, and where its instructions are. The object is looked at each
     /// time: another one may be at its address by now.
-    pub(super) fn code(&mut self, process: &mut Process, code: u64) -> Option<Arc<CodeNames>> {
+    pub(super) fn code_at(&mut self, process: &mut Process, code: u64) -> Option<Arc<CodeNames>> {
         let bytes = object(process, code, 200)?;
         if u64_at(&bytes, 8)? != self.types[0] {
             return None;
@@ -359,12 +264,19 @@ impl Interpreter {
         if self.codes.len() >= MAX_CODES || self.budget.is_short() {
             self.codes = HashMap::new();
         }
-        let names = Arc::new(self.names(process, &bytes, first_line)?);
+        let begin = code.wrapping_add(self.layout.code.instructions);
+        let names = Arc::new(self.names(process, &bytes, first_line, begin)?);
         self.codes.insert(key, Arc::clone(&names));
         Some(names)
     }
 
-    fn names(&self, process: &mut Process, code: &[u8], first_line: u32) -> Option<CodeNames> {
+    fn names(
+        &self,
+        process: &mut Process,
+        code: &[u8],
+        first_line: u32,
+        begin: u64,
+    ) -> Option<CodeNames> {
         let layout = &self.layout.code;
         let name = self.string(process, u64_at(code, layout.name as usize)?)?;
         let file = self.string(process, u64_at(code, layout.file as usize)?)?;
@@ -387,18 +299,16 @@ impl Interpreter {
         } else {
             None
         };
-        Some(CodeNames {
-            name,
+        let place = CodePlace {
             file,
             first_line,
-            lines,
-            last: AtomicU64::new(u64::MAX),
-            _charge: charge,
-        })
+            begin,
+        };
+        Some(CodeNames::new(name, place, lines, charge))
     }
 
     /// A `str`: ASCII or, with the wider header, of 1, 2 or 4 bytes a character.
-    fn string(&self, process: &mut Process, at: u64) -> Option<String> {
+    pub(super) fn string(&self, process: &mut Process, at: u64) -> Option<String> {
         let head = object(process, at, 40)?;
         if u64_at(&head, 8)? != self.types[1] {
             return None;
@@ -450,23 +360,8 @@ fn is_thread(process: &mut Process, pthread: u64, tid: u32) -> bool {
     process.read_memory(pthread + TID, &mut bytes) && u32::from_le_bytes(bytes) == tid
 }
 
-fn word(process: &mut Process, at: u64) -> Option<u64> {
-    if at >= crate::arch::USER_END {
-        return None;
-    }
-    let mut bytes = [0; 8];
-    process
-        .read_memory(at, &mut bytes)
-        .then(|| u64::from_le_bytes(bytes))
-}
-
-/// The first `size` bytes of an object.
-fn object(process: &mut Process, at: u64, size: usize) -> Option<[u8; OBJECT]> {
-    if at == 0 || at >= crate::arch::USER_END || !at.is_multiple_of(8) {
-        return None;
-    }
-    let mut bytes = [0; OBJECT];
-    process
-        .read_memory(at, bytes.get_mut(..size)?)
-        .then_some(bytes)
+/// The address of an object to which a frame refers: from 3.14 on the lowest bits say how
+/// (`_PyStackRef`).
+pub(super) fn untagged(reference: u64) -> u64 {
+    reference & !3
 }

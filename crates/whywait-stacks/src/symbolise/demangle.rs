@@ -5,7 +5,7 @@ const MAX_MANGLED: usize = 16 << 10;
 
 /// The name in its language; only of one that begins as a mangled name does. A C function may well
 /// be called `i`, which would also do for a C++ type.
-pub(super) fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     let mangled = name.starts_with("_Z") || name.starts_with("_R");
     if !mangled || name.len() > MAX_MANGLED {
         return name.to_owned();

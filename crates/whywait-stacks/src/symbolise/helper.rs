@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::names::{MAX_DEPTH, MAX_NAME, Named, Question};
+use super::names::{Answer, MAX_DEPTH, MAX_NAME, Named, Question};
 
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 40 << 20;
@@ -33,7 +33,7 @@ pub(super) fn ask(
     file: &File,
     question: &Question<'_>,
     at_most: Duration,
-) -> io::Result<Vec<Named>> {
+) -> io::Result<Answer> {
     let (ours, theirs) = UnixStream::pair()?;
     let at_most_ms = u32::try_from(at_most.as_millis()).unwrap_or(u32::MAX);
     if at_most_ms == 0 {
@@ -46,14 +46,14 @@ pub(super) fn ask(
     serde_json::to_writer(&mut asked, question)?;
     asked.flush()?;
     ours.shutdown(Shutdown::Write)?;
-    let mut answer = Vec::new();
-    (&ours).take(MAX_ANSWER).read_to_end(&mut answer)?;
+    let mut bytes = Vec::new();
+    (&ours).take(MAX_ANSWER).read_to_end(&mut bytes)?;
     // One that is cut off is no JSON.
-    let named: Vec<Named> = serde_json::from_slice(&answer)?;
-    if !is_sound(&named, question.addresses.len()) {
+    let answer: Answer = serde_json::from_slice(&bytes)?;
+    if !is_sound(&answer.named, question.addresses.len()) {
         return Err(ErrorKind::InvalidData.into());
     }
-    Ok(named)
+    Ok(answer)
 }
 
 fn is_sound(named: &[Named], addresses: usize) -> bool {
@@ -135,10 +135,10 @@ impl Job {
     pub fn run(self) -> io::Result<()> {
         let question: Question<'_> =
             serde_json::from_reader(BufReader::new((&self.stream).take(MAX_QUESTION)))?;
-        let named = question.names(&self.file);
-        let mut answer = BufWriter::new(&self.stream);
-        serde_json::to_writer(&mut answer, &named)?;
-        answer.flush()
+        let answer = question.names(&self.file);
+        let mut written = BufWriter::new(&self.stream);
+        serde_json::to_writer(&mut written, &answer)?;
+        written.flush()
     }
 }
 
@@ -179,9 +179,9 @@ mod tests {
         });
         let addresses = [start];
         let asked = question(&addresses);
-        let named = ask(&ours, &file, &asked, Duration::from_secs(60)).unwrap();
-        assert_eq!(named, asked.names(&file));
-        assert_eq!(named[0].name, "_start");
+        let answer = ask(&ours, &file, &asked, Duration::from_secs(60)).unwrap();
+        assert_eq!(answer, asked.names(&file));
+        assert_eq!((&*answer.named[0].name, answer.lost), ("_start", 0));
         drop(ours);
         assert_eq!(helper.join().unwrap(), 1);
     }

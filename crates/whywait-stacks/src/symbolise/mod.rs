@@ -18,6 +18,8 @@ use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::elf::{Elf, ReadAt};
 use crate::modules::{open_if_regular, open_regular};
+#[cfg(fuzzing)]
+pub(crate) use demangle::demangled;
 pub use helper::{Job, next_job};
 use names::{Debug, Named, Question};
 
@@ -157,8 +159,8 @@ impl Symboliser {
         &self.unnamed
     }
 
-    /// How often reading a file's names failed: it took too much time or memory, or whoever read it
-    /// died of it.
+    /// How often reading a file's names failed: it took too much time or memory, whoever read it
+    /// died of it, names were cut short, or a debug file was not opened.
     pub fn failures(&self) -> u64 {
         self.failures
     }
@@ -233,14 +235,15 @@ impl Symboliser {
                 installed: self.debug.iter().map(|it| it.path.clone()).collect(),
             };
             let begun = Instant::now();
-            let named = match &self.helper {
+            let answer = match &self.helper {
                 None => Some(question.names(file)),
                 // Half of what is left: one file does not take all of it.
                 Some(helper) => helper::ask(helper, file, &question, self.left / 2).ok(),
             };
             let took = begun.elapsed();
-            if let Some(named) = named {
-                return self.as_many_as_fit(named);
+            if let Some(answer) = answer {
+                self.failures = self.failures.saturating_add(answer.lost.into());
+                return self.as_many_as_fit(answer.named);
             }
             self.failures += 1;
             self.left = self.left.saturating_sub(took);

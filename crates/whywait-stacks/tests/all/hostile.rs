@@ -61,6 +61,7 @@ fn random_registers_and_stacks() {
             ip: address(&mut numbers, &code, sp),
             sp,
             bp: address(&mut numbers, &code, sp),
+            lr: 0,
         };
         let words = numbers.next() as usize % 64;
         let mut stack: Vec<u8> = (0..words)
@@ -155,6 +156,7 @@ fn a_process_that_is_gone() {
         ip: 0x1000,
         sp: 0x2000,
         bp: 0,
+        lr: 0,
     };
     let unwound = unwinder.unwind(u32::MAX - 1, registers, &[0; 64]);
     assert!(unwound.frames.is_empty() && unwound.truncated);

@@ -1,38 +1,12 @@
 //! Python frames between native frames, of every interpreter here whose layout is known.
 
-use std::path::PathBuf;
-
 use crate::common::*;
 use whywait_events::{Module, ModuleKind};
 use whywait_stacks::Unwinder;
 
-/// Debian's Python, and all others that are installed side by side. There must be one.
-fn interpreters() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = (8..=13)
-        .map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}")))
-        .filter(|p| p.exists())
-        .collect();
-    let home = std::env::var("HOME").unwrap_or_default();
-    for version in std::fs::read_dir(format!("{home}/.pyenv/versions"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let name = version.file_name().to_string_lossy().into_owned();
-        let minor = name
-            .strip_prefix("3.")
-            .and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
-        if minor.is_some_and(|minor| (8..=13).contains(&minor)) {
-            found.push(version.path().join("bin/python3"));
-        }
-    }
-    assert!(!found.is_empty(), "no Python here");
-    found
-}
-
 #[test]
 fn functions_and_lines() {
-    for interpreter in interpreters() {
+    for interpreter in interpreters(13) {
         let running = run(&interpreter, &[program("sleeper.py").to_str().unwrap()]);
         let what = interpreter.display();
         // select, pselect6, clock_nanosleep: what `time.sleep` does has changed.
@@ -115,7 +89,7 @@ fn python_frames(names: &Names, frames: &[whywait_events::Frame]) -> Vec<(String
 #[test]
 fn a_thread_that_moved_on_has_no_python_frames() {
     let running = run(
-        &interpreters()[0],
+        &interpreters(13)[0],
         &[program("sleeper.py").to_str().unwrap()],
     );
     let mut sleeper = running.sleeper_where(16 << 10, |tid, _| tid == running.id());

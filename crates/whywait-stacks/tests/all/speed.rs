@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use whywait_stacks::Unwinder;
+use whywait_stacks::{RunningThread, Unwinder};
 
 fn measure(what: &str, running: &Running, sleeper: &Sleeper) {
     let mut cold = Duration::MAX;
@@ -40,8 +40,14 @@ fn measure(what: &str, running: &Running, sleeper: &Sleeper) {
     for _ in 0..2000 {
         // Each sample with a look of its own: in a recording one serves the samples of 10 ms.
         let start = Instant::now();
-        let (tgid, tid) = (sleeper.tgid, sleeper.tid);
-        unwinder.unwind_running(tgid, tid, now_ns(), sleeper.registers, &sleeper.stack);
+        let thread = RunningThread {
+            tgid: sleeper.tgid,
+            tid: sleeper.tid,
+            at_ns: now_ns(),
+            registers: sleeper.registers,
+            kept: None,
+        };
+        unwinder.unwind_running(thread, &sleeper.stack);
         running_on = running_on.min(start.elapsed());
     }
     println!(
@@ -50,11 +56,6 @@ fn measure(what: &str, running: &Running, sleeper: &Sleeper) {
          thread {running_on:?}; {:?}",
         losses(&unwinder)
     );
-}
-
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn survey() {
                 ip: registers.rip,
                 sp: registers.rsp,
                 bp: registers.rbp,
+                lr: 0,
             };
             let unwound = unwinder.unwind(pid, registers, &stack);
             let names = Names::of(&mut unwinder, &unwound);

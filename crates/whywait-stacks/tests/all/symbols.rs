@@ -263,24 +263,17 @@ fn a_second_process_shares_the_modules() {
 
 #[test]
 fn names_by_perfs_map() {
-    // Node's functions are in anonymous memory, compiled or not:
-    // `--interpreted-frames-native-stack` gives each interpreted function code of its own.
-    let file = scratch("perf-map").join("wait.js");
-    let script = "function waitsHere() { \
-                  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); }\n\
-                  function caller() { waitsHere(); }\ncaller();\n";
-    std::fs::write(&file, script).unwrap();
-    let arguments = [
-        "--perf-basic-prof",
-        // Node would leave a log in the working directory.
-        "--logfile=/dev/null",
-        "--no-logfile-per-isolate",
-        "--interpreted-frames-native-stack",
-        file.to_str().unwrap(),
-    ];
-    let running = run("node".as_ref(), &arguments);
+    const PAUSE: u64 = 34;
+    let program_file = scratch("perf-map").join("jit");
+    build(
+        "gcc",
+        &["-O1", "-fno-omit-frame-pointer"],
+        &program("jit.c"),
+        &program_file,
+    );
+    let running = run(&program_file, &[]);
     let sleeper = running.sleeper_where(64 << 10, |tid, syscall| {
-        tid == running.id() && syscall == 202
+        tid == running.id() && syscall == PAUSE
     });
     let mut unwinder = Unwinder::new();
     let unwound = unwinder.unwind(sleeper.tgid, sleeper.registers, &sleeper.stack);
@@ -288,7 +281,7 @@ fn names_by_perfs_map() {
     let names = Names::of(&mut unwinder, &unwound);
     assert_in_order(
         &names.list(&unwound.frames),
-        &["waitsHere", "caller", "node::Start", "_start"],
+        &["sleep_long", "calls_what_sleeps", "main", "_start"],
     );
     let jit = names
         .modules

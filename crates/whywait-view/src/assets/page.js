@@ -2,10 +2,18 @@
 (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const SVG = "http://www.w3.org/2000/svg";
-  const WIDTH = 1000, LETTER = 6.3, LEAST = 5;
+  const LEAST = 8;
+  // How wide a text is at most, as the page's own pictures reckon.
+  const letter = (c) => {
+    if (/[ijl.,:;'|! ()[\]{}ftr/]/.test(c)) return 4.9;
+    if (/[mwMW%@]/.test(c) || c > "~") return 11;
+    return /[A-Z]/.test(c) ? 8 : 7.1;
+  };
+  const wide = (letters) => letters.reduce((sum, c) => sum + letter(c), 6);
 
   // A flame graph: zoom by click or Enter, find by name, walk by arrow keys.
   for (const svg of all("svg.flame")) {
+    const WIDTH = svg.viewBox.baseVal.width;
     const part = svg.closest("details");
     const info = part.querySelector(".detail");
     const tools = part.querySelector(".tools");
@@ -32,19 +40,23 @@
     const draw = (box, x, width) => {
       box.rect.setAttribute("x", x.toFixed(2));
       box.rect.setAttribute("width", Math.max(width, 0.3).toFixed(2));
-      const room = Math.floor((width - 6) / LETTER);
-      if (!box.text && room >= LEAST) {
+      const letters = [...box.name];
+      let room = letters.length;
+      let shown = letters;
+      while (room >= LEAST && wide(shown) > width) {
+        room -= 1;
+        shown = [...letters.slice(0, room - 1), "\u2026"];
+      }
+      if (wide(shown) > width) shown = [];
+      if (!box.text && shown.length > 0) {
         box.text = document.createElementNS(SVG, "text");
         box.text.setAttribute("y", box.y + 12.5);
         box.text.setAttribute("fill", box.ink);
         box.g.append(box.text);
       }
       if (box.text) {
-        const letters = [...box.name];
-        const whole = letters.length <= room;
         box.text.setAttribute("x", (x + 3).toFixed(2));
-        const cut = room < LEAST ? "" : letters.slice(0, room - 1).join("") + "\u2026";
-        box.text.textContent = whole ? box.name : cut;
+        box.text.textContent = shown.join("");
       }
     };
     const within = (box, other) =>
@@ -109,6 +121,8 @@
         box.g.classList.toggle("miss", wanted !== "" && !hit);
         if (hit) count += 1;
       }
+      // Of the two pictures one is seen.
+      if (svg.getClientRects().length === 0) return;
       found.textContent = wanted === "" ? "" : count + " of " + boxes.length + " boxes";
     });
   }
@@ -130,16 +144,19 @@
     const { saved, total, each, requests } = saving.dataset;
     const says = saving.querySelector(".says");
     const whole = says.textContent;
-    const rect = saving.querySelector("rect.saved");
-    const text = saving.querySelector("svg text");
+    const rects = all("rect.saved", saving);
+    const texts = all("svg text", saving);
     const slider = saving.querySelector(".slider");
     slider.hidden = false;
     slider.querySelector("input").addEventListener("input", (event) => {
       const part = event.target.value / 100;
       const ns = saved * part;
       slider.querySelector("output").textContent = event.target.value + " %";
-      rect.setAttribute("width", ((WIDTH * ns) / total).toFixed(2));
-      if (text) text.textContent = "";
+      for (const rect of rects) {
+        const width = rect.ownerSVGElement.viewBox.baseVal.width;
+        rect.setAttribute("width", ((width * ns) / total).toFixed(2));
+      }
+      for (const text of texts) text.textContent = "";
       if (part === 1) {
         says.textContent = whole;
         return;
@@ -149,6 +166,21 @@
       says.textContent = "a fix saves at most " + duration(ns) + " over " +
         Number(requests).toLocaleString("en") + " requests" + most + ", " + share +
         " of all requests' time";
+    });
+  }
+
+  // The report as text, to the clipboard; where that is not allowed, it is selected.
+  for (const button of all("button.copy")) {
+    const text = button.closest("details").querySelector("pre");
+    button.closest(".tools").hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(text);
+        button.textContent = "Selected: copy it";
+      }
     });
   }
 

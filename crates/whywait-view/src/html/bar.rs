@@ -4,11 +4,11 @@ use maud::{Markup, html};
 use whywait_model::Model;
 use whywait_model::requests::{Account, Time};
 use whywait_report::Report;
-use whywait_report::text::sentences;
-use whywait_words::{counted, duration, percent};
+use whywait_report::text::{sentences, words};
+use whywait_words::{count, counted, duration, percent};
 
 use super::ranges;
-use super::svg::{WIDTH, fits, inside, picture, px, swatch};
+use super::svg::{Canvas, fits, inside, picture, px, swatch};
 use crate::palette;
 
 /// A bar: how the time of some requests splits.
@@ -62,11 +62,22 @@ impl Bar {
         segment.map_or(0, |segment| segment.ns)
     }
 
-    fn draw(&self, y: f64) -> Markup {
+    /// Whether it looks like another one: no share differs by a percent, which is all that is
+    /// seen and said of it.
+    fn looks_like(&self, other: &Self) -> bool {
+        let parts = self.segments.iter().chain(&other.segments);
+        let share = |bar: &Self, part| bar.ns_of(part) as f64 / bar.total_ns.max(1) as f64;
+        parts
+            .map(|segment| share(self, segment.part) - share(other, segment.part))
+            .all(|off| off.abs() < 0.01)
+    }
+
+    fn draw(&self, y: f64, canvas: Canvas) -> Markup {
         const HEIGHT: f64 = 34.0;
         html! {
             @for segment in &self.segments {
-                @let (x, width) = (segment.from * WIDTH, (segment.to - segment.from) * WIDTH);
+                @let x = segment.from * canvas.width;
+                @let width = (segment.to - segment.from) * canvas.width;
                 @let paint = palette::of_part(segment.part);
                 @let share = percent(segment.ns, self.total_ns);
                 g {
@@ -75,7 +86,7 @@ impl Bar {
                     }
                     rect x=(px(x)) y=(px(y)) width=(px((width - 1.0).max(0.3)))
                         height=(px(HEIGHT)) fill=(paint.fill) {}
-                    (inside(x, y + 21.0, width, paint, &said(segment.part, &share, width)))
+                    (inside(x, y + 21.0, width, paint, said(segment.part, &share, width)))
                 }
             }
         }
@@ -85,9 +96,8 @@ impl Bar {
 /// As much of a part's name and share as there is room for.
 fn said(part: &str, share: &str, width: f64) -> String {
     let both = format!("{part} {share}");
-    let texts = [both.as_str(), share].into_iter();
-    let fitting = texts.filter(|text| fits(text, width)).map(str::to_owned);
-    fitting.take(1).collect()
+    let mut texts = [both, share.to_owned()].into_iter();
+    texts.find(|text| fits(text, width)).unwrap_or_default()
 }
 
 /// The bars: of slow requests, and of all of them where these are not the same.
@@ -107,11 +117,14 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
         bars.push(Bar::new(of, &account.time()));
     }
     if all > 0 {
-        let of = match slow == all {
-            true => format!("{}, all of them slow", counted(all, "request")),
-            false => format!("all {}", counted(all, "request")),
-        };
-        bars.push(Bar::new(of, &requests.time));
+        let of = format!("all {}", counted(all, "request"));
+        let mut bar = Bar::new(of, &requests.time);
+        if slow == all {
+            bar.of = format!("{}, all of them slow", counted(all, "request"));
+        } else if bars.pop_if(|slow| slow.looks_like(&bar)).is_some() {
+            bar.of = format!("{}, {} of them slow", counted(all, "request"), count(slow));
+        }
+        bars.push(bar);
     }
     bars
 }
@@ -129,22 +142,45 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
                     (ranges::by_calls(report))
                     h3 { "By what threads did" }
                 }
-                (picture("bars", "How the time of requests splits", ROW * bars.len() as f64, html! {
-                    @for (index, bar) in bars.iter().enumerate() {
-                        @let y = ROW * index as f64;
-                        text class="t strong" x="0" y=(px(y + 14.0)) fill="#1f2430" {
-                            (bar.of) ": " (duration(bar.total_ns)) " together = 100 %"
+                (picture("bars", "How the time of requests splits", |canvas| {
+                    (ROW * bars.len() as f64, html! {
+                        @for (index, bar) in bars.iter().enumerate() {
+                            @let y = ROW * index as f64;
+                            text class="t strong" x="0" y=(px(y + 14.0)) fill="#1f2430" {
+                                (bar.of) ": " (duration(bar.total_ns)) " in all"
+                            }
+                            (bar.draw(y + 22.0, canvas))
                         }
-                        (bar.draw(y + 22.0))
-                    }
+                    })
                 }))
                 (legend(first, bars))
+                (words(bars, by_calls_first))
                 @if !by_calls_first { (ranges::by_calls(report)) }
                 (ranges::late(report))
                 dl class="facts" {
                     @for (name, text) in sentences::facts(report) {
                         div { dt { (name) } dd { (text) } }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// What the words of the pictures mean, where they stand first.
+fn words(bars: &[Bar], by_calls: bool) -> Markup {
+    let parts = bars.iter().flat_map(|bar| &bar.segments);
+    let parts: Vec<&str> = parts.map(|segment| segment.part).collect();
+    let others = words::OTHERS.iter().filter(|_| by_calls);
+    let shown = words::PARTS
+        .iter()
+        .filter(|word| parts.contains(&word.name));
+    html! {
+        details class="words" {
+            summary { "What these words mean" }
+            dl {
+                @for word in others.chain(shown) {
+                    div { dt { (word.name) } dd { (word.meaning) "." } }
                 }
             }
         }

@@ -5,9 +5,10 @@ use whywait_compare::diff::{FindingChange, FindingStatus, Overall, SideAbout};
 use whywait_compare::explain::{Explanation, Shift};
 use whywait_compare::measures::Group;
 use whywait_compare::{Change, Diff, Trend, text};
+use whywait_report::text::words;
 use whywait_words::{counted, mean_duration, percent_change};
 
-use super::svg::{WIDTH, grid, label, name, picture, px, swatch, whole};
+use super::svg::{apart, grid, label, name, picture, px, swatch, tick, whole, wide};
 use super::{document, footer, visible};
 use crate::palette::{self, Paint};
 
@@ -80,7 +81,7 @@ fn measures(diff: &Diff) -> Markup {
             section id="measures" {
                 h2 { "What changed" }
                 (dots(&rows))
-                (table(&rows))
+                (table(&rows, diff.verdict == Overall::TooFewRuns))
             }
         }
     }
@@ -89,6 +90,7 @@ fn measures(diff: &Diff) -> Markup {
 /// A dot for each run.
 fn dots(rows: &[&Change]) -> Markup {
     const ROW: f64 = 34.0;
+    const NARROW_ROW: f64 = 50.0;
     const LEFT: f64 = 170.0;
     const RIGHT: f64 = 40.0;
     // Beyond tenfold all are at the picture's end.
@@ -102,9 +104,6 @@ fn dots(rows: &[&Change]) -> Markup {
         values.map(|value| share(change, *value).abs())
     });
     let most = all.fold(0.1, f64::max) * 1.08;
-    let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
-    let x = |at: f64| middle + at / most * (WIDTH - LEFT - RIGHT) / 2.0;
-    let bottom = ROW * rows.len() as f64;
     let ticks = [0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0];
     let ticks = ticks.into_iter().filter(|tick: &f64| {
         let at = tick.log2();
@@ -113,19 +112,35 @@ fn dots(rows: &[&Change]) -> Markup {
     picture(
         "dots",
         "Each run as a share of the base's median",
-        bottom + 22.0,
-        html! {
-            @for tick in ticks {
-                (grid(x(tick.log2()), 0.0, x(tick.log2()), bottom))
-                (label(x(tick.log2()), bottom + 15.0, "middle", &format!("{:.0} %", tick * 100.0)))
-            }
-            @for (index, change) in rows.iter().enumerate() {
-                @let y = ROW * index as f64;
-                (label(LEFT - 10.0, y + 20.0, "end", &name(&text::title(&change.name), 26)))
-                (grid(LEFT, y + ROW, WIDTH, y + ROW))
-                (side_dots(&change.base, BASE, y + 11.0, change, &|value| x(share(change, value))))
-                (side_dots(&change.head, HEAD, y + 23.0, change, &|value| x(share(change, value))))
-            }
+        |canvas| {
+            let (left, right) = (canvas.pick(LEFT, RIGHT), canvas.width - RIGHT);
+            let row = canvas.pick(ROW, NARROW_ROW);
+            let x = |at: f64| (left + right) / 2.0 + at / most * (right - left) / 2.0;
+            let bottom = row * rows.len() as f64;
+            let ticks = ticks.clone().map(|tick| {
+                let text = format!("{:.0} %", tick * 100.0);
+                (x(tick.log2()), wide(&text), text)
+            });
+            let drawn = html! {
+                @for (at, text) in apart(ticks) {
+                    (grid(at, 0.0, at, bottom))
+                    (tick(at, bottom + 15.0, canvas.width, &text))
+                }
+                @for (index, change) in rows.iter().enumerate() {
+                    @let top = row * index as f64;
+                    @let y = top + row - ROW;
+                    @let called = name(&text::title(&change.name), 26);
+                    @if canvas.narrow {
+                        (label(0.0, top + 14.0, "start", &called))
+                    } @else {
+                        (label(left - 10.0, y + 20.0, "end", &called))
+                    }
+                    (grid(canvas.pick(left, 0.0), top + row, canvas.width, top + row))
+                    (side_dots(&change.base, BASE, y + 11.0, change, &|v| x(share(change, v))))
+                    (side_dots(&change.head, HEAD, y + 23.0, change, &|v| x(share(change, v))))
+                }
+            };
+            (bottom + 22.0, drawn)
         },
     )
 }
@@ -146,7 +161,8 @@ fn side_dots(
     }
 }
 
-fn table(rows: &[&Change]) -> Markup {
+/// `untested`: nothing could be held against chance, and no column says so again and again.
+fn table(rows: &[&Change], untested: bool) -> Markup {
     html! {
         div class="scroll" {
             table {
@@ -156,8 +172,10 @@ fn table(rows: &[&Change]) -> Markup {
                         th scope="col" class="n" { "base" }
                         th scope="col" class="n" { "head" }
                         th scope="col" class="n" { "change" }
-                        th scope="col" class="n" { "95 % interval" }
-                        th scope="col" class="n" { "p" }
+                        @if !untested {
+                            th scope="col" class="n" { "95 % interval" }
+                            th scope="col" class="n" { "p" }
+                        }
                         th scope="col" { "" }
                     }
                 }
@@ -168,11 +186,15 @@ fn table(rows: &[&Change]) -> Markup {
                             td class="n" { (text::value(change.unit, change.base_median)) }
                             td class="n" { (text::value(change.unit, change.head_median)) }
                             td class="n" { (percent_change(change.relative)) }
-                            td class="n" { (text::interval_of(change)) }
-                            td class="n" {
-                                (change.adjusted_p.map_or("-".to_owned(), text::p_value))
+                            @if untested {
+                                td { @if text::is_large(change) { "large" } }
+                            } @else {
+                                td class="n" { (text::interval_of(change)) }
+                                td class="n" {
+                                    (change.adjusted_p.map_or("-".to_owned(), text::p_value))
+                                }
+                                td { span class=(outcome(change)) { (text::outcome(change)) } }
                             }
-                            td { span class=(outcome(change)) { (text::outcome(change)) } }
                         }
                     }
                 }
@@ -219,6 +241,7 @@ fn findings(diff: &Diff) -> Markup {
                     };
                     p {
                         span class=(class) { (text::status(finding.status)) " " (finding.code) }
+                        " " (text::severity(finding))
                         @if !finding.thread.is_empty() { " (" (name(&finding.thread, 40)) ")" }
                         ": in " (finding.base_runs) " of " (n) " runs before, "
                         (finding.head_runs) " of " (m) " after"
@@ -246,7 +269,9 @@ fn explained(explanation: &Explanation) -> Markup {
                     "A request, on average: " (mean_duration(base_ns)) " before, "
                     (mean_duration(head_ns)) " after"
                 }
-                (pairs("parts", &explanation.parts, |part| part.part.clone()))
+                (pairs("parts", &explanation.parts, |part| {
+                    words::name_of(&part.part).to_owned()
+                }))
                 (places(&explanation.parts))
             }
         }
@@ -263,35 +288,41 @@ fn explained(explanation: &Explanation) -> Markup {
 /// Two bars for each: before and after.
 fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Markup {
     const ROW: f64 = 40.0;
+    const NARROW_ROW: f64 = 58.0;
     const LEFT: f64 = 290.0;
     const RIGHT: f64 = 160.0;
     let shifts = &shifts[..shifts.len().min(MAX_PARTS)];
     let most = shifts.iter().map(|shift| shift.base_ns.max(shift.head_ns));
     let most = most.fold(1.0, f64::max);
-    let width = |ns: f64| (ns.max(0.0) / most * (WIDTH - LEFT - RIGHT)).max(0.5);
-    let title = "Time of a request before and after";
-    picture(
-        id,
-        title,
-        ROW * shifts.len() as f64 + 4.0,
-        html! {
+    picture(id, "Time of a request before and after", |canvas| {
+        let left = canvas.pick(LEFT, 0.0);
+        let row = canvas.pick(ROW, NARROW_ROW);
+        let width = |ns: f64| (ns.max(0.0) / most * (canvas.width - left - RIGHT)).max(0.5);
+        let drawn = html! {
             @for (index, shift) in shifts.iter().enumerate() {
-                @let y = ROW * index as f64 + 4.0;
-                (label(LEFT - 10.0, y + 20.0, "end", &name(&called(shift), 44)))
+                @let top = row * index as f64 + 4.0;
+                @let y = top + row - ROW;
+                @let called = name(&called(shift), 44);
+                @if canvas.narrow {
+                    (label(0.0, top + 12.0, "start", &called))
+                } @else {
+                    (label(left - 10.0, y + 20.0, "end", &called))
+                }
                 @let after = format!("{} ({})", mean_duration(shift.head_ns), signed(shift));
                 @for (ns, paint, y, said) in [
                     (shift.base_ns, BASE, y, mean_duration(shift.base_ns)),
                     (shift.head_ns, HEAD, y + 16.0, after),
                 ] {
-                    rect x=(px(LEFT)) y=(px(y)) width=(px(width(ns))) height="14"
+                    rect x=(px(left)) y=(px(y)) width=(px(width(ns))) height="14"
                         fill=(paint.fill) {
                         title { (mean_duration(ns)) }
                     }
-                    (label(LEFT + width(ns) + 6.0, y + 11.0, "start", &said))
+                    (label(left + width(ns) + 6.0, y + 11.0, "start", &said))
                 }
             }
-        },
-    )
+        };
+        (row * shifts.len() as f64 + 4.0, drawn)
+    })
 }
 
 /// By how much it changed: `+28.4 ms`.
@@ -306,7 +337,7 @@ fn places(parts: &[Shift]) -> Markup {
             @for part in parts {
                 @for place in &part.places {
                     li {
-                        (part.part) " " strong { (signed(place)) } ": "
+                        (words::name_of(&part.part)) " " strong { (signed(place)) } ": "
                         (whole(&text::place_name(place))) ", " (mean_duration(place.base_ns))
                         " before, " (mean_duration(place.head_ns)) " after"
                     }

@@ -4,9 +4,11 @@ use maud::{Markup, html};
 use whywait_findings::{Finding, Severity, Verdict};
 use whywait_report::Report;
 use whywait_report::text::sentences::{self, Headline};
+use whywait_report::text::{self, TextOptions};
 use whywait_words::capitalised;
 
 use super::path;
+use super::prose::prose;
 use super::svg::{name, whole};
 
 /// Findings beyond these are listed by their titles alone.
@@ -27,10 +29,11 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
             @for note in &headline.notes {
                 p class="note" { (name(note, 800)) }
             }
+            @if let Some(finding) = findings.first().filter(|_| says_why(report)) {
+                (picture(&sentences::chain(finding)))
+            }
             @for (index, finding) in findings.iter().take(DETAILED).enumerate() {
-                @let open = index == 0
-                    && matches!(report.verdict, Verdict::Findings | Verdict::AsEver { .. });
-                (details(report, finding, index + 1, open))
+                (details(report, finding, index + 1, index == 0 && says_why(report)))
             }
             @if findings.len() > DETAILED {
                 ul {
@@ -39,8 +42,39 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
                     }
                 }
             }
+            (as_text(report))
         }
     }
+}
+
+/// How requests come to wait: one box for each link, which follow each other.
+fn picture(chain: &[String]) -> Markup {
+    let words = ["who waits", "for what", "who has it", "what that one does"];
+    html! {
+        @if !chain.is_empty() {
+            ol class="chain" aria-label="How requests come to wait" {
+                @for (link, word) in chain.iter().zip(words) {
+                    li { span class="hint" { (word) } " " strong { (whole(link)) } }
+                }
+            }
+        }
+    }
+}
+
+/// The report as text, to be copied.
+fn as_text(report: &Report) -> Markup {
+    html! {
+        details class="text" {
+            summary { "The same as text" }
+            p class="tools" hidden { button type="button" class="copy" { "Copy" } }
+            div class="scroll" { pre { (text::render(report, TextOptions::default())) } }
+        }
+    }
+}
+
+/// Whether the first finding says why requests are slow.
+fn says_why(report: &Report) -> bool {
+    matches!(report.verdict, Verdict::Findings | Verdict::AsEver { .. })
 }
 
 /// How the page's head looks.
@@ -52,8 +86,9 @@ fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
         {
             "good"
         }
-        (Verdict::AsEver { .. }, _) => "info",
-        _ => "warning",
+        (Verdict::AsEver { .. } | Verdict::AwaitsEvents { .. } | Verdict::Run, _) => "info",
+        // It cannot tell, or not all was seen.
+        _ => "unsure",
     }
 }
 
@@ -98,7 +133,7 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
             @if let Some(cause) = &finding.cause {
                 p {
                     strong { "Cause: " }
-                    "thread " (cause.tid) " (" (name(&cause.thread, 40)) ") " (whole(&cause.doing))
+                    "thread " (name(&cause.thread, 40)) " (" (cause.tid) ") " (whole(&cause.doing))
                 }
                 (path::frames(&sentences::folded(&cause.stack, &cause.own)))
             }
@@ -109,9 +144,11 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 }
                 "confidence: " (sentences::confidence(finding.confidence)) "."
             }
-            p class="hint" {
-                "How this is measured: "
-                code { "whywait explain " (finding.code.name()) }
+            details class="explain" {
+                summary {
+                    "What " (finding.code.name()) " means, how it is measured, and how to fix it"
+                }
+                (prose(&finding.code.explain()))
             }
         }
     }

@@ -3,29 +3,26 @@
 use maud::{Markup, html};
 use whywait_words::{duration, percent};
 
-use super::svg::{WIDTH, fitting, picture_of, px, whole};
+use super::svg::{fitting, picture_of, px, whole};
 use crate::palette::{self, Paint};
 use crate::stacks::{FrameKind, Of, Tree};
 
 const ROW: f64 = 18.0;
 /// What is narrower is not drawn.
 const MIN_WIDTH: f64 = 0.7;
-/// Below so many rows it must be as wide as can be seen: a thin tower makes no picture tall.
-const DEEP: usize = 24;
-const MIN_WIDTH_DEEP: f64 = 4.0;
 /// Boxes of a graph; the narrowest are left out.
 const MAX_TILES: usize = 2_500;
-/// Deeper functions are left out.
-const MAX_DEPTH: usize = 80;
+/// Deeper functions are left out: a graph is no taller than a window, as a rule.
+const MAX_DEPTH: usize = 32;
 /// Stacks that the table lists.
 const LISTED: usize = 15;
 
-/// A flame graph, laid out.
+/// A flame graph.
 pub(crate) struct Flame {
     of: Of,
-    tiles: Vec<Tile>,
+    /// From the program's own functions on.
+    tree: Tree,
     total_ns: u64,
-    depth: usize,
     hottest: Vec<Hottest>,
 }
 
@@ -48,44 +45,38 @@ struct Hottest {
 
 impl Flame {
     pub(crate) fn new(of: Of, tree: &Tree) -> Self {
-        let mut flame = Self {
+        Self {
             of,
-            tiles: layout(tree),
+            tree: tree.of_the_program(),
             total_ns: tree.total_ns(),
-            depth: 0,
             hottest: hottest(tree),
-        };
-        if flame.tiles.len() > MAX_TILES {
-            flame.tiles.sort_by(|a, b| b.width.total_cmp(&a.width));
-            flame.tiles.truncate(MAX_TILES);
-            flame.tiles.sort_by_key(|one| one.node);
         }
-        flame.depth = flame
-            .tiles
-            .iter()
-            .map(|one| one.depth + 1)
-            .max()
-            .unwrap_or(0);
-        flame
+    }
+
+    /// Its boxes in a picture of that width.
+    fn tiles(&self, width: f64) -> Vec<Tile> {
+        let mut tiles = layout(&self.tree, width);
+        if tiles.len() > MAX_TILES {
+            tiles.sort_by(|a, b| b.width.total_cmp(&a.width));
+            tiles.truncate(MAX_TILES);
+            tiles.sort_by_key(|one| one.node);
+        }
+        tiles
     }
 }
 
-fn layout(tree: &Tree) -> Vec<Tile> {
+fn layout(tree: &Tree, whole_width: f64) -> Vec<Tile> {
     let total = tree.total_ns().max(1) as f64;
     let called = tree.called();
     let mut tiles = Vec::new();
     let mut todo: Vec<(u32, f64, usize)> = vec![(crate::stacks::ROOT, 0.0, 0)];
     while let Some((node, x, depth)) = todo.pop() {
-        let least = match depth < DEEP {
-            true => MIN_WIDTH,
-            false => MIN_WIDTH_DEEP,
-        };
         let mut at = x;
         for child in &called[node as usize] {
             let ns = tree.node(*child).total_ns;
-            let width = ns as f64 / total * WIDTH;
+            let width = ns as f64 / total * whole_width;
             // Those that follow are narrower still.
-            if width < least || depth >= MAX_DEPTH {
+            if width < MIN_WIDTH || depth >= MAX_DEPTH {
                 break;
             }
             if let Some(frame) = tree.frame(*child) {
@@ -176,11 +167,12 @@ const fn hint(of: Of) -> &'static str {
     match of {
         Of::Critical => {
             "Width is time of slow requests, their waits and their work alike; callers are above \
-             what they call. The last box says what the time was; below a lock is who held it."
+             what they call. The last box says what the time was; below a lock is who held it. \
+             Frames of runtimes and libraries are folded (…): --format folded has them."
         }
         Of::Waits => {
-            "Width is time asleep, of all threads and over the whole recording. Most of it is idle \
-             as a rule: the graph of critical paths shows which waits matter."
+            "Width is time asleep, of all threads and over the whole recording. Most of it is \
+             idle: the graph of critical paths shows which waits matter."
         }
         Of::Cpu => {
             "Width is CPU time of all threads over the whole recording, by samples; callers are \
@@ -200,10 +192,12 @@ fn graph(flame: &Flame) -> Markup {
             " "
             span class="found" aria-live="polite" {}
         }
-        (picture_of("flame", &id, &title, ROW * flame.depth as f64, html! {
-            @for one in &flame.tiles {
-                (self::one(one, flame.total_ns))
-            }
+        (picture_of("flame", &id, &title, |canvas| {
+            let tiles = flame.tiles(canvas.width);
+            let depth = tiles.iter().map(|one| one.depth + 1).max().unwrap_or(0);
+            (ROW * depth as f64, html! {
+                @for one in &tiles { (self::one(one, flame.total_ns)) }
+            })
         }))
         p class="detail" aria-live="polite" {}
     }

@@ -1,5 +1,7 @@
 //! Latency: how many requests took how long, and when the slow ones came.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 use whywait_model::Model;
 use whywait_model::requests::{LatencyBucket, Percentile};
@@ -7,9 +9,9 @@ use whywait_report::Report;
 use whywait_report::text::sentences;
 use whywait_words::{count, duration, duration_range, percent};
 
-use super::marks::{self, Marks};
-use super::svg::{Log, WIDTH, grid, label, picture, px, time_axis};
-use crate::palette::COUNT;
+use super::marks::{self, Concerned, Marks};
+use super::svg::{Log, apart, grid, label, picture, px, swatch, tick, time_axis, wide};
+use crate::palette::{COUNT, Paint};
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 12.0;
@@ -28,15 +30,30 @@ pub(crate) struct Latencies {
 struct Heat {
     scale: Log,
     duration_ns: u64,
-    /// By column and row, from the bottom.
-    counts: Vec<[u64; ROWS]>,
-    most: u64,
-    shown: u64,
+    slow: Vec<SlowRequest>,
+    /// Of which finding some are: its number and colour, and how many these are.
+    finding: Option<(usize, Paint, u64)>,
     /// Slow requests that have no row of their own.
     left_out: u64,
     /// The slowest: when, and how long.
     slowest: Vec<(u64, u64)>,
     marks: Vec<Marks>,
+}
+
+struct SlowRequest {
+    /// When it came, since the recording's start.
+    at_ns: u64,
+    /// How long it took.
+    ns: u64,
+    /// Whether it is one of the finding's.
+    marked: bool,
+}
+
+/// How many requests came then and took so long, and how many of them are a finding's.
+#[derive(Default, Clone, Copy)]
+struct MapCell {
+    count: u64,
+    marked: u64,
 }
 
 impl Latencies {
@@ -64,32 +81,29 @@ impl Latencies {
 impl Heat {
     fn new(model: &Model, report: &Report) -> Option<Self> {
         let started_ns = model.meta.started_ns;
-        let slow: Vec<(u64, u64)> = model
+        let concerned = Concerned::of(report);
+        let slow: Vec<SlowRequest> = model
             .requests()
             .filter_map(|request| {
-                let at_ns = request.ready_ns.saturating_sub(started_ns);
-                Some((at_ns, request.took_ns()?))
+                Some(SlowRequest {
+                    at_ns: request.ready_ns.saturating_sub(started_ns),
+                    ns: request.took_ns()?,
+                    marked: concerned.as_ref().is_some_and(|one| one.has(request)),
+                })
             })
             .collect();
-        let least = slow.iter().map(|(_, ns)| *ns).min()?;
-        let most = slow.iter().map(|(_, ns)| *ns).max()?;
+        let least = slow.iter().map(|one| one.ns).min()?;
+        let most = slow.iter().map(|one| one.ns).max()?;
+        let marked = slow.iter().filter(|one| one.marked).count() as u64;
         let scale = Log::new(least, most);
-        let duration_ns = report.target.duration_ns.max(1);
-        let mut counts = vec![[0u64; ROWS]; COLUMNS];
-        for (at_ns, ns) in &slow {
-            let at = *at_ns as f64 / duration_ns as f64;
-            let column = ((at * COLUMNS as f64) as usize).min(COLUMNS - 1);
-            let row = ((scale.at(*ns) * ROWS as f64) as usize).min(ROWS - 1);
-            counts[column][row] += 1;
-        }
-        let shown = slow.len() as u64;
         Some(Self {
             scale,
-            duration_ns,
-            most: counts.iter().flatten().copied().max().unwrap_or(1),
-            counts,
-            shown,
-            left_out: report.requests.slow.saturating_sub(shown),
+            duration_ns: report.target.duration_ns.max(1),
+            left_out: report.requests.slow.saturating_sub(slow.len() as u64),
+            slow,
+            finding: concerned
+                .filter(|_| marked > 0)
+                .map(|one| (one.number, one.paint, marked)),
             slowest: report
                 .requests
                 .slowest
@@ -100,9 +114,32 @@ impl Heat {
         })
     }
 
-    fn x(&self, at_ns: u64) -> f64 {
+    /// How many there are by column and row, rows from the bottom.
+    fn cells(&self, columns: usize) -> BTreeMap<(usize, usize), MapCell> {
+        let mut cells: BTreeMap<(usize, usize), MapCell> = BTreeMap::new();
+        for one in &self.slow {
+            let at = one.at_ns as f64 / self.duration_ns as f64;
+            let column = ((at * columns as f64) as usize).min(columns - 1);
+            let row = ((self.scale.at(one.ns) * ROWS as f64) as usize).min(ROWS - 1);
+            let cell = cells.entry((column, row)).or_default();
+            cell.count += 1;
+            cell.marked += u64::from(one.marked);
+        }
+        cells
+    }
+
+    /// The colour of a cell: the finding's, where most in it are.
+    fn paint(&self, cell: MapCell) -> Paint {
+        match self.finding {
+            Some((_, paint, _)) if cell.marked * 2 > cell.count => paint,
+            _ => COUNT,
+        }
+    }
+
+    /// Where a time lies in a picture that ends at `right`.
+    fn x(&self, at_ns: u64, right: f64) -> f64 {
         let at = (at_ns as f64 / self.duration_ns as f64).clamp(0.0, 1.0);
-        LEFT + at * (WIDTH - LEFT - RIGHT)
+        LEFT + at * (right - LEFT)
     }
 }
 
@@ -119,12 +156,16 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
                     p class="hint" {
                         "Each cell: how many came then and took so long; a stronger colour is \
                          more. "
-                        (count(heat.shown)) " slow " (what)
+                        (count(heat.slow.len() as u64)) " slow " (what)
                         "s have a row of their own; of quicker ones only sums are recorded. "
                         @if heat.left_out > 0 {
                             (count(heat.left_out)) " slow ones had none either. "
                         }
                         "Numbers: the slowest, as below."
+                        @if let Some((number, paint, marked)) = heat.finding {
+                            " " (swatch(paint)) (count(marked)) " are of finding no. " (number)
+                            "."
+                        }
                         @if !heat.marks.is_empty() {
                             " Below the cells: when the cause of a finding was where its stack \
                              shows it."
@@ -136,6 +177,82 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
     }
 }
 
+/// A line at a latency: where it is, its name and figure.
+struct Marked<'a> {
+    x: f64,
+    text: &'a str,
+    row: usize,
+    /// Whether the label ends at the line, and does not begin there.
+    ends: bool,
+}
+
+impl Marked<'_> {
+    const GAP: f64 = 4.0;
+
+    /// From where to where the label is.
+    fn label(&self) -> (f64, f64) {
+        let width = wide(self.text);
+        match self.ends {
+            true => (self.x - Self::GAP - width, self.x - Self::GAP),
+            false => (self.x + Self::GAP, self.x + Self::GAP + width),
+        }
+    }
+}
+
+/// Labels of lines, so that none is crossed by the line of another one, which begins at its own
+/// label and goes down, and all are within the picture.
+fn labelled<'a>(lines: &[(f64, &'a str)], end: f64) -> Vec<Marked<'a>> {
+    let count = lines.len();
+    // As many rows as lines: a few, so that all ways can be tried.
+    let ways = (0..count.pow(count as u32)).flat_map(|rows| {
+        (0..1usize << count).map(move |ends| {
+            let row = |at: usize| rows / count.pow(at as u32) % count;
+            let marked = lines.iter().enumerate().map(|(at, (x, text))| Marked {
+                x: *x,
+                text,
+                row: row(at),
+                ends: ends >> at & 1 == 1,
+            });
+            marked.collect::<Vec<_>>()
+        })
+    });
+    let crosses = |one: &Marked, other: &Marked| {
+        let (from, to) = one.label();
+        let line = other.row <= one.row && (from - 2.0..=to + 2.0).contains(&other.x);
+        let (other_from, other_to) = other.label();
+        let label = other.row == one.row && from < other_to + 8.0 && other_from < to + 8.0;
+        line || label
+    };
+    let within = |one: &Marked| one.label().0 >= 0.0 && one.label().1 <= end;
+    let fits = |marked: &Vec<Marked>| {
+        marked.iter().enumerate().all(|(at, one)| {
+            let mut others = marked.iter().enumerate().filter(|(other, _)| *other != at);
+            within(one) && !others.any(|(_, other)| crosses(one, other))
+        })
+    };
+    ways.filter(fits)
+        .min_by_key(|marked| marked.iter().map(|one| one.row).sum::<usize>())
+        .unwrap_or_default()
+}
+
+/// The least width of a bar: it is seen.
+const LEAST_BAR: f64 = 5.0;
+
+/// Buckets that are far enough apart for bars that are seen: those that are nearer are one.
+fn seen(buckets: &[LatencyBucket], x: impl Fn(u64) -> f64) -> Vec<LatencyBucket> {
+    let mut seen: Vec<LatencyBucket> = Vec::new();
+    for bucket in buckets {
+        match seen.last_mut() {
+            Some(last) if x(bucket.from_ns) - x(last.from_ns) < LEAST_BAR => {
+                last.to_ns = bucket.to_ns;
+                last.count = last.count.saturating_add(bucket.count);
+            }
+            _ => seen.push(*bucket),
+        }
+    }
+    seen
+}
+
 /// How many requests took how long. Both scales are logarithmic: the few slow ones count.
 fn histogram(latencies: &Latencies, what: &str) -> Markup {
     const TOP: f64 = 40.0;
@@ -145,27 +262,32 @@ fn histogram(latencies: &Latencies, what: &str) -> Markup {
     let from_ns = buckets.first().map_or(1, |bucket| bucket.from_ns);
     let to_ns = buckets.last().map_or(1, |bucket| bucket.to_ns);
     let scale = Log::new(from_ns, to_ns);
-    let x = |ns: u64| LEFT + scale.at(ns) * (WIDTH - LEFT - RIGHT);
-    let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
-    let top = ((most as f64).log10().ceil()).max(1.0);
-    let y = |count: f64| bottom - ((count * 2.0).log10() / (top + 2f64.log10())) * HEIGHT;
     let all: u64 = buckets.iter().fold(0, |sum, b| sum.saturating_add(b.count));
     let title = format!("How many {what}s took how long, logarithmic scales");
-    picture(
-        "histogram",
-        &title,
-        bottom + 22.0,
-        html! {
+    picture("histogram", &title, |canvas| {
+        let end = canvas.width - RIGHT;
+        let x = |ns: u64| LEFT + scale.at(ns) * (end - LEFT);
+        let buckets = seen(buckets, x);
+        let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1);
+        let top = ((most as f64).log10().ceil()).max(1.0);
+        let y = |count: f64| bottom - ((count * 2.0).log10() / (top + 2f64.log10())) * HEIGHT;
+        let ticks = scale.ticks().into_iter().map(|ns| {
+            let text = duration(ns);
+            (x(ns), wide(&text), text)
+        });
+        let lines = latencies.lines.iter();
+        let lines: Vec<(f64, &str)> = lines.map(|(text, ns)| (x(*ns), text.as_str())).collect();
+        let drawn = html! {
             @for power in 0..=(top as u32) {
                 @let tick = 10u64.saturating_pow(power);
-                (grid(LEFT, y(tick as f64), WIDTH - RIGHT, y(tick as f64)))
+                (grid(LEFT, y(tick as f64), end, y(tick as f64)))
                 (label(LEFT - 8.0, y(tick as f64) + 4.0, "end", &count(tick)))
             }
-            @for ns in scale.ticks() {
-                (grid(x(ns), bottom, x(ns), bottom + 4.0))
-                (label(x(ns), bottom + 16.0, "middle", &duration(ns)))
+            @for (at, text) in apart(ticks) {
+                (grid(at, bottom, at, bottom + 4.0))
+                (tick(at, bottom + 16.0, canvas.width, &text))
             }
-            @for bucket in buckets {
+            @for bucket in &buckets {
                 @let (left, right) = (x(bucket.from_ns), x(bucket.to_ns));
                 g {
                     title {
@@ -174,21 +296,75 @@ fn histogram(latencies: &Latencies, what: &str) -> Markup {
                         " (" (percent(bucket.count, all)) ")"
                     }
                     rect x=(px(left)) y=(px(y(bucket.count as f64)))
-                        width=(px((right - left - 1.0).max(1.0)))
+                        width=(px((right - left).max(LEAST_BAR) - 1.0))
                         height=(px(bottom - y(bucket.count as f64))) fill=(COUNT.fill) {}
                 }
             }
-            @for (index, (text, ns)) in latencies.lines.iter().enumerate() {
-                @let at = x(*ns);
-                @let anchor = if at > WIDTH * 0.7 { "end" } else { "start" };
-                @let gap = if at > WIDTH * 0.7 { -4.0 } else { 4.0 };
-                line class="mark" x1=(px(at)) x2=(px(at)) y1=(px(12.0 * index as f64 + 2.0))
+            @for one in labelled(&lines, canvas.width) {
+                @let top = 12.0 * one.row as f64;
+                line class="mark" x1=(px(one.x)) x2=(px(one.x)) y1=(px(top + 2.0))
                     y2=(px(bottom)) stroke="#1f2430" stroke-dasharray="3 3" {}
-                text class="t strong" x=(px(at + gap)) y=(px(12.0 * index as f64 + 10.0))
-                    text-anchor=(anchor) fill="#1f2430" { (text) }
+                text class="t strong" x=(px(if one.ends { one.x - 4.0 } else { one.x + 4.0 }))
+                    y=(px(top + 10.0)) text-anchor=(if one.ends { "end" } else { "start" })
+                    fill="#1f2430" { (one.text) }
             }
-        },
-    )
+        };
+        (bottom + 22.0, drawn)
+    })
+}
+
+/// The slowest requests' numbers at their places, in a picture so wide.
+fn numbered(heat: &Heat, x: impl Fn(u64) -> f64, bottom: f64, end: f64) -> Vec<Numbers> {
+    let numbers = heat.slowest.iter().enumerate().map(|(index, (at_ns, ns))| {
+        let y = (bottom - heat.scale.at(*ns) * bottom).clamp(9.0, bottom - 9.0);
+        Numbers::new(x(*at_ns), y, (index + 1).to_string(), end)
+    });
+    clear_of_each_other(numbers.collect(), end)
+}
+
+/// A label with the numbers of one or more requests.
+#[derive(Debug, Clone)]
+struct Numbers {
+    /// Its middle.
+    x: f64,
+    y: f64,
+    text: String,
+}
+
+impl Numbers {
+    /// Within the picture.
+    fn new(x: f64, y: f64, text: String, end: f64) -> Self {
+        let half = label_width(&text) / 2.0;
+        let x = x.min(end - half).max(LEFT + half);
+        Self { x, y, text }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        const HEIGHT: f64 = 18.0;
+        const APART: f64 = 2.0;
+        let widths = label_width(&self.text) + label_width(&other.text);
+        (self.x - other.x).abs() < widths / 2.0 + APART && (self.y - other.y).abs() < HEIGHT
+    }
+}
+
+/// Those that would cover each other share a label, which is wider, and may cover others.
+fn clear_of_each_other(mut labels: Vec<Numbers>, end: f64) -> Vec<Numbers> {
+    let covered = |labels: &[Numbers]| {
+        let all = 0..labels.len();
+        let mut pairs = all.flat_map(|one| (one + 1..labels.len()).map(move |other| (one, other)));
+        pairs.find(|(one, other)| labels[*one].covers(&labels[*other]))
+    };
+    while let Some((one, other)) = covered(&labels) {
+        let other = labels.remove(other);
+        let Numbers { x, y, ref text } = labels[one];
+        labels[one] = Numbers::new(x, y, format!("{text}, {}", other.text), end);
+    }
+    labels
+}
+
+/// How wide the box of such a label is.
+fn label_width(text: &str) -> f64 {
+    (wide(text) + 9.0).max(16.0)
 }
 
 fn heat_map(heat: &Heat) -> Markup {
@@ -197,61 +373,140 @@ fn heat_map(heat: &Heat) -> Markup {
     let bottom = CELL * ROWS as f64;
     let lanes = bottom + 6.0;
     let end = lanes + LANE * heat.marks.len() as f64;
-    let width = (WIDTH - LEFT - RIGHT) / COLUMNS as f64;
-    let cells = (0..COLUMNS).flat_map(|column| (0..ROWS).map(move |row| (column, row)));
-    let cells = cells.filter(|(column, row)| heat.counts[*column][*row] > 0);
-    picture(
-        "heat",
-        "Slow requests by time and latency",
-        end + 22.0,
-        html! {
+    let ticks = heat.scale.ticks().into_iter().rev().map(|ns| {
+        let y = (bottom - heat.scale.at(ns) * bottom + 4.0).max(10.0);
+        (y, 12.0, ns)
+    });
+    let ticks = apart(ticks);
+    picture("heat", "Slow requests by time and latency", |canvas| {
+        let (left, right) = (LEFT, canvas.width - RIGHT);
+        let columns = canvas.pick(COLUMNS, COLUMNS / 3);
+        let part = heat.duration_ns as f64 / columns as f64;
+        let width = (right - left) / columns as f64;
+        let x = |at_ns: u64| heat.x(at_ns, right);
+        let cells = heat.cells(columns);
+        let most = cells.values().map(|cell| cell.count).max().unwrap_or(1);
+        let drawn = html! {
             @for ns in heat.scale.ticks() {
                 @let y = bottom - heat.scale.at(ns) * bottom;
-                (grid(LEFT, y, WIDTH - RIGHT, y))
-                (label(LEFT - 8.0, (y + 4.0).max(10.0), "end", &duration(ns)))
+                (grid(left, y, right, y))
             }
-            (time_axis(LEFT, WIDTH - LEFT - RIGHT, bottom, end, heat.duration_ns))
-            @for (column, row) in cells {
-                @let took = heat.counts[column][row];
-                @let share = (took as f64 / heat.most as f64).sqrt();
-                @let part = heat.duration_ns as f64 / COLUMNS as f64;
-                rect x=(px(LEFT + width * column as f64)) y=(px(bottom - CELL * (row + 1) as f64))
-                    width=(px(width - 0.5)) height=(px(CELL - 0.5)) fill=(COUNT.fill)
+            @for (y, ns) in &ticks { (label(left - 8.0, *y, "end", &duration(*ns))) }
+            (time_axis(left, right - left, bottom, end, heat.duration_ns))
+            @for ((column, row), cell) in &cells {
+                @let share = (cell.count as f64 / most as f64).sqrt();
+                rect x=(px(left + width * *column as f64))
+                    y=(px(bottom - CELL * (*row + 1) as f64))
+                    width=(px(width - 0.5)) height=(px(CELL - 0.5))
+                    fill=(heat.paint(*cell).fill)
                     fill-opacity=(px(0.25 + 0.75 * share)) {
                     title {
-                        (count(took)) " took "
+                        (count(cell.count)) " took "
                         (duration_range(
-                            heat.scale.value(row as f64 / ROWS as f64),
-                            heat.scale.value((row + 1) as f64 / ROWS as f64)
+                            heat.scale.value(*row as f64 / ROWS as f64),
+                            heat.scale.value((*row + 1) as f64 / ROWS as f64)
                         ))
-                        ", from " (duration((part * column as f64) as u64)) " on"
+                        ", from " (duration((part * *column as f64) as u64)) " on"
+                        @if let (Some((number, ..)), 1..) = (heat.finding, cell.marked) {
+                            "; " (count(cell.marked)) " of finding no. " (number)
+                        }
                     }
                 }
             }
-            @for (index, (at_ns, ns)) in heat.slowest.iter().enumerate().rev() {
-                @let y = (bottom - heat.scale.at(*ns) * bottom).clamp(8.0, bottom - 2.0);
-                circle class="dot" cx=(px(heat.x(*at_ns))) cy=(px(y)) r="8" fill="#ffffff"
-                    stroke="#1f2430" {}
-                text class="t strong" x=(px(heat.x(*at_ns))) y=(px(y + 4.0)) text-anchor="middle"
-                    fill="#1f2430" { (index + 1) }
+            @for Numbers { x, y, text } in numbered(heat, x, bottom, canvas.width) {
+                @let width = label_width(&text);
+                rect class="dot" x=(px(x - width / 2.0)) y=(px(y - 8.0)) width=(px(width))
+                    height="16" rx="8" fill="#ffffff" fill-opacity="0.99" stroke="#1f2430" {}
+                text class="t strong" x=(px(x)) y=(px(y + 4.0)) text-anchor="middle"
+                    fill="#1f2430" { (text) }
             }
             @for (index, marks) in heat.marks.iter().enumerate() {
-                (lane(heat, marks, lanes + LANE * index as f64))
+                (lane(marks, lanes + LANE * index as f64, &x))
             }
-        },
-    )
+        };
+        (end + 22.0, drawn)
+    })
 }
 
 /// When the cause of a finding was where its stack shows it.
-fn lane(heat: &Heat, marks: &Marks, y: f64) -> Markup {
+fn lane(marks: &Marks, y: f64, x: &impl Fn(u64) -> f64) -> Markup {
     html! {
         (label(LEFT - 8.0, y + 11.0, "end", &format!("no. {}", marks.number)))
         g {
             title { (marks.title) }
             @for (from_ns, to_ns) in &marks.spans {
-                rect x=(px(heat.x(*from_ns))) y=(px(y + 2.0))
-                    width=(px((heat.x(*to_ns) - heat.x(*from_ns)).max(1.5))) height="10"
+                rect x=(px(x(*from_ns))) y=(px(y + 2.0))
+                    width=(px((x(*to_ns) - x(*from_ns)).max(1.5))) height="10"
                     fill=(marks.paint.fill) {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_that_are_too_narrow_are_one() {
+        let bucket = |from_ns, to_ns, count| LatencyBucket {
+            from_ns,
+            to_ns,
+            count,
+        };
+        let buckets = [
+            bucket(0, 3, 1),
+            bucket(3, 6, 2),
+            bucket(6, 20, 4),
+            bucket(30, 31, 8),
+        ];
+        assert_eq!(
+            seen(&buckets, |ns| ns as f64),
+            [bucket(0, 6, 3), bucket(6, 20, 4), bucket(30, 31, 8)]
+        );
+    }
+
+    #[test]
+    fn no_number_covers_another_one() {
+        const END: f64 = 380.0;
+        // Five requests, so far apart, from here on: also where labels grow into others.
+        for (from, apart) in (60..=380)
+            .step_by(4)
+            .flat_map(|from| (0..60).map(move |n| (from, n)))
+        {
+            let at = |n: usize| f64::from(from) + f64::from(apart) * n as f64;
+            let single = |n: usize| Numbers::new(at(n), 40.0, (n + 1).to_string(), END);
+            let labels = clear_of_each_other((0..5).map(single).collect(), END);
+            let all: Vec<&str> = labels.iter().flat_map(|one| one.text.split(", ")).collect();
+            assert_eq!(all.len(), 5, "{labels:?}");
+            for (index, one) in labels.iter().enumerate() {
+                let half = label_width(&one.text) / 2.0;
+                assert!(
+                    one.x - half >= LEFT - 0.01 && one.x + half <= END + 0.01,
+                    "{one:?}"
+                );
+                assert!(
+                    labels[index + 1..].iter().all(|other| !one.covers(other)),
+                    "{labels:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_line_crosses_another_ones_label() {
+        for xs in [
+            [100.0, 110.0, 110.0],
+            [5.0, 20.0, 990.0],
+            [980.0, 990.0, 995.0],
+            [0.0; 3],
+        ] {
+            let lines = xs.map(|x| (x, "p99 484 ms"));
+            let marked = labelled(&lines, 1000.0);
+            assert_eq!(marked.len(), 3, "{xs:?}");
+            for one in &marked {
+                let (from, to) = one.label();
+                assert!(from >= 0.0 && to <= 1000.0, "{xs:?}");
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use whywait_events::StackId;
-use whywait_findings::{Cause, Severity};
-use whywait_model::{Model, Thread};
+use whywait_findings::{Cause, Finding, Severity};
+use whywait_model::{Model, RequestRef, Thread};
 use whywait_report::Report;
-use whywait_report::text::sentences;
+use whywait_report::text::{sentences, words};
 
 use super::svg::{name, whole};
 use crate::palette::{self, Paint};
@@ -44,16 +44,46 @@ pub(crate) fn of_findings(model: &Model, report: &Report) -> Vec<Marks> {
                     name(&cause.thread, 40),
                     whole(&cause.doing)
                 ),
-                paint: palette::of_part(match finding.severity {
-                    Severity::Error => "ready (stranded)",
-                    Severity::Warning => "ready (pool busy)",
-                    Severity::Note => "timer (sleep)",
-                }),
+                paint: paint(finding),
                 spans,
             };
             (!marks.spans.is_empty()).then_some(marks)
         })
         .collect()
+}
+
+/// The colour of what is a finding's.
+fn paint(finding: &Finding) -> Paint {
+    palette::of_part(match finding.severity {
+        Severity::Error => words::STRANDED,
+        Severity::Warning => words::POOL_BUSY,
+        Severity::Note => "timer (sleep)",
+    })
+}
+
+/// The first finding of which it is known which requests it concerns.
+pub(crate) struct Concerned<'r> {
+    /// Its place in the report, from 1.
+    pub(crate) number: usize,
+    pub(crate) paint: Paint,
+    finding: &'r Finding,
+}
+
+impl<'r> Concerned<'r> {
+    pub(crate) fn of(report: &'r Report) -> Option<Self> {
+        sentences::ranked(&report.findings)
+            .enumerate()
+            .find(|(_, finding)| !finding.requests.is_empty())
+            .map(|(index, finding)| Self {
+                number: index + 1,
+                paint: paint(finding),
+                finding,
+            })
+    }
+
+    pub(crate) fn has(&self, request: RequestRef<'_>) -> bool {
+        self.finding.is_of(request)
+    }
 }
 
 fn spans(model: &Model, thread: &Thread, cause: &Cause) -> Vec<(u64, u64)> {

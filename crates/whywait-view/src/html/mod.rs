@@ -12,10 +12,12 @@ mod flame;
 mod latency;
 mod marks;
 mod path;
+mod prose;
 mod ranges;
 mod saving;
 mod svg;
 mod tables;
+mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
@@ -34,6 +36,7 @@ use svg::{name, whole};
 
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
+const TIMELINE: &str = include_str!("../assets/timeline.js");
 
 /// The report as a page: one file.
 pub fn html(model: &Model, report: &Report) -> String {
@@ -46,9 +49,11 @@ pub fn html(model: &Model, report: &Report) -> String {
 /// those and nothing else.
 fn document(title: &str, body: Markup) -> Markup {
     let policy = format!(
-        "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src '{}'; script-src '{}' '{}'; base-uri 'none'; form-action \
+         'none'",
         source_of(STYLE),
-        source_of(SCRIPT)
+        source_of(SCRIPT),
+        source_of(TIMELINE)
     );
     html! {
         (DOCTYPE)
@@ -65,6 +70,7 @@ fn document(title: &str, body: Markup) -> Markup {
             body {
                 (body)
                 script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(TIMELINE)) }
             }
         }
     }
@@ -85,7 +91,7 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
                 @match &headline.impact {
                     Some(impact) => (whole(impact)),
                     None => {
-                        (whole(&sentences::target(report))) ", watched for "
+                        (whole(&sentences::target_on_host(report))) ", watched for "
                         (duration(report.target.duration_ns))
                     }
                 }
@@ -94,13 +100,17 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
         }
         main {
             (findings::section(report, headline))
+            @if let Some(run) = &report.run { (tables::run(run)) }
             (bar::section(&bar::bars(model, report), report))
             (saving::section(report))
             (latency::section(&Latencies::new(model, report), what))
             (path::section(&report.requests.slowest, what))
+            (timeline::section(model, report, what))
             (flame::section(&flames))
             section id="tables" {
                 h2 { "Tables" }
+                @if let Some(routes) = &report.requests.routes { (tables::routes(routes)) }
+                (tables::statements(&report.statements))
                 (tables::waits(&model.waits()))
                 (tables::calls(&report.calls))
                 @if let Some(cpu) = &report.cpu { (tables::cpu(cpu)) }
@@ -231,13 +241,16 @@ mod tests {
 
     #[test]
     fn the_pages_own_parts_end_nothing_and_are_short() {
-        assert!(!SCRIPT.contains("</") && !STYLE.contains("</"));
-        assert!(SCRIPT.lines().count() <= 200, "a page of script");
+        assert!(!STYLE.contains("</"));
+        for script in [SCRIPT, TIMELINE] {
+            assert!(!script.contains("</"));
+            assert!(script.lines().count() <= 200, "a page of script");
+            assert_eq!(visible(script.to_owned()), script);
+        }
         assert_eq!(
             visible(STYLE.to_owned()),
             STYLE,
             "the hash is of what is there"
         );
-        assert_eq!(visible(SCRIPT.to_owned()), SCRIPT);
     }
 }

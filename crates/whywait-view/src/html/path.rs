@@ -7,14 +7,17 @@ use maud::{Markup, html};
 use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_report::text::sentences::{self, Frame, Steps};
+use whywait_report::text::words;
 use whywait_words::{counted, duration};
 
-use super::svg::{WIDTH, fits, fitting, inside, label, name, picture, px, time_axis, whole};
+use super::svg::{fits, fitting, inside, label, name, picture, px, time_axis, whole};
 use crate::palette;
 
+/// Room for the names of lanes, in a wide picture: beside them. In a narrow one they are above.
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 12.0;
 const LANE: f64 = 30.0;
+const NARROW_LANE: f64 = 46.0;
 /// Steps that are drawn: the longest. What is shorter would not be seen.
 const MAX_STEPS: usize = 300;
 /// Steps that are listed with their stacks.
@@ -115,15 +118,20 @@ impl Lanes {
             };
             let lane = self.lane(index, whose.clone(), || match whose {
                 Whose::Thread(tid) => steps.who(tid),
-                _ => "in the kernel, unread".to_owned(),
+                _ => words::UNREAD.to_owned(),
             });
             self.boxes.push(PathPiece {
                 lane,
                 from_ns: at_ns,
                 ns: step.ns,
                 state: step.state.clone(),
-                text: format!("{} {}", step.state, steps.what(step)),
-                title: format!("{} {} {}", duration(step.ns), step.state, steps.what(step)),
+                text: format!("{} {}", words::name_of(&step.state), steps.what(step)),
+                title: format!(
+                    "{} {} {}",
+                    duration(step.ns),
+                    words::name_of(&step.state),
+                    steps.what(step)
+                ),
                 meanwhile: depth > 0,
             });
             if depth < MAX_DEPTH && !step.meanwhile.is_empty() {
@@ -161,9 +169,22 @@ impl Lanes {
         lane
     }
 
-    fn x(&self, ns: u64) -> f64 {
-        let at = ns as f64 / self.total_ns.max(1) as f64;
-        LEFT + at.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+    /// Whether another box that is drawn later lies on it, as calls at a time do.
+    fn is_covered(&self, one: &PathPiece) -> bool {
+        let later = self
+            .boxes
+            .iter()
+            .skip_while(|other| !std::ptr::eq(*other, one));
+        later.skip(1).any(|other| {
+            other.lane == one.lane
+                && other.from_ns < one.from_ns.saturating_add(one.ns)
+                && one.from_ns < other.from_ns.saturating_add(other.ns)
+        })
+    }
+
+    /// Where a time lies, from 0 to 1.
+    fn at(&self, ns: u64) -> f64 {
+        (ns as f64 / self.total_ns.max(1) as f64).clamp(0.0, 1.0)
     }
 }
 
@@ -185,7 +206,7 @@ fn request(slow: &Slow, index: usize) -> Markup {
     let number = index + 1;
     let title = format!(
         "{number}. {} [{}]",
-        sentences::when(slow),
+        name(&sentences::when(slow), 160),
         name(&slow.id, 40)
     );
     html! {
@@ -251,25 +272,31 @@ fn besides(slow: &Slow) -> Markup {
 }
 
 fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
-    let bottom = LANE * lanes.names.len() as f64 + 4.0;
-    let middle = |lane: usize| LANE * lane as f64 + LANE / 2.0;
     let alt = format!("Critical path of request {title}: a lane for each thread");
-    picture(
-        id,
-        &alt,
-        bottom + 22.0,
-        html! {
-            (time_axis(LEFT, WIDTH - LEFT - RIGHT, 0.0, bottom, lanes.total_ns))
+    picture(id, &alt, |canvas| {
+        let (left, right) = (canvas.pick(LEFT, 0.0), canvas.width - RIGHT);
+        let lane = canvas.pick(LANE, NARROW_LANE);
+        let bottom = lane * lanes.names.len() as f64 + 4.0;
+        let middle = |index: usize| lane * (index + 1) as f64 - LANE / 2.0;
+        let x = |ns: u64| left + lanes.at(ns) * (right - left);
+        let drawn = html! {
+            (time_axis(left, right - left, 0.0, bottom, lanes.total_ns))
             @for (index, who) in lanes.names.iter().enumerate() {
-                line class="lane" x1=(px(LEFT)) x2=(px(WIDTH - RIGHT)) y1=(px(middle(index)))
+                line class="lane" x1=(px(left)) x2=(px(right)) y1=(px(middle(index)))
                     y2=(px(middle(index))) stroke="#d9dde3" {}
                 g {
                     title { (who) }
-                    (label(LEFT - 10.0, middle(index) + 4.0, "end", &fitting(who, LEFT - 12.0)))
+                    @if canvas.narrow {
+                        @let y = middle(index) - LANE / 2.0 - 1.0;
+                        (label(0.0, y, "start", &fitting(who, canvas.width)))
+                    } @else {
+                        @let text = fitting(who, left - 12.0);
+                        (label(left - 10.0, middle(index) + 4.0, "end", &text))
+                    }
                 }
             }
             @for one in &lanes.boxes {
-                @let (x, end) = (lanes.x(one.from_ns), lanes.x(one.from_ns.saturating_add(one.ns)));
+                @let (x, end) = (x(one.from_ns), x(one.from_ns.saturating_add(one.ns)));
                 @let paint = palette::of_state(&one.state);
                 @let height = if one.meanwhile { 14.0 } else { 22.0 };
                 @let y = middle(one.lane) - height / 2.0;
@@ -278,15 +305,19 @@ fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
                     rect x=(px(x)) y=(px(y)) width=(px((end - x).max(0.8))) height=(px(height))
                         rx="2" fill=(paint.fill)
                         fill-opacity=[one.meanwhile.then_some("0.8")] {}
-                    @let text = if fits(&one.text, end - x) { &one.text } else { &one.state };
-                    (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
+                    @if !lanes.is_covered(one) {
+                        @let state = words::name_of(&one.state);
+                        @let text = if fits(&one.text, end - x) { &one.text } else { state };
+                        (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
+                    }
                 }
             }
             @for (at_ns, from, to) in &lanes.wakes {
-                (arrow(lanes.x(*at_ns), middle(*from), middle(*to)))
+                (arrow(x(*at_ns), middle(*from), middle(*to)))
             }
-        },
-    )
+        };
+        (bottom + 22.0, drawn)
+    })
 }
 
 /// A wake, from one lane to another.
@@ -331,7 +362,7 @@ fn listed(path: &[Step]) -> Markup {
                 li {
                     span class="n" { "+" (duration(starts[*index])) }
                     " "
-                    strong { (duration(step.ns)) " " (step.state) }
+                    strong { (duration(step.ns)) " " (words::name_of(&step.state)) }
                     " "
                     @if step.tid != 0 { (steps.who(step.tid)) " " }
                     (steps.what(step))
@@ -357,7 +388,7 @@ fn meanwhile(step: &Step, steps: &Steps<'_>, depth: usize) -> Markup {
                 ol class="steps" {
                     @for inner in step.meanwhile.iter().take(MAX_LISTED) {
                         li {
-                            strong { (duration(inner.ns)) " " (inner.state) }
+                            strong { (duration(inner.ns)) " " (words::name_of(&inner.state)) }
                             " " (steps.who(inner.tid)) " " (steps.what(inner))
                             (stack(inner))
                             (meanwhile(inner, steps, depth + 1))

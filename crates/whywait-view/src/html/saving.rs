@@ -6,7 +6,7 @@ use whywait_report::Report;
 use whywait_report::text::sentences;
 use whywait_words::percent;
 
-use super::svg::{WIDTH, inside, name, picture_of, px};
+use super::svg::{inside, name, picture_of, px};
 use crate::palette::{COUNT, RUNTIME};
 
 /// Findings that are shown.
@@ -39,7 +39,6 @@ pub(crate) fn section(report: &Report) -> Markup {
 fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
     let saving = &finding.saving;
     let saved_ns = saving.at_most_ns.min(total_ns);
-    let width = saved_ns as f64 / total_ns as f64 * WIDTH;
     let id = format!("saving-{number}");
     let share = percent(saved_ns, total_ns);
     let most = saving.each_at_most_ns.first().copied();
@@ -53,10 +52,15 @@ fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
                     " of all requests' time"
                 }
             }
-            (picture_of("bar", &id, &format!("{} of the time", name(&share, 20)), 26.0, html! {
-                rect class="kept" x="0" y="0" width=(px(WIDTH)) height="26" fill=(RUNTIME.fill) {}
-                rect class="saved" x="0" y="0" width=(px(width)) height="26" fill=(COUNT.fill) {}
-                (inside(0.0, 17.0, width, COUNT, &format!("saved {share}")))
+            (picture_of("bar", &id, &format!("{} of the time", name(&share, 20)), |canvas| {
+                let width = saved_ns as f64 / total_ns as f64 * canvas.width;
+                (26.0, html! {
+                    rect class="kept" x="0" y="0" width=(px(canvas.width)) height="26"
+                        fill=(RUNTIME.fill) {}
+                    rect class="saved" x="0" y="0" width=(px(width)) height="26"
+                        fill=(COUNT.fill) {}
+                    (inside(0.0, 17.0, width, COUNT, format!("saved {share}")))
+                })
             }))
             p class="slider" hidden {
                 label {

@@ -5,10 +5,42 @@ use whywait_words::{Charset, duration, escape};
 
 use crate::palette::Paint;
 
-/// The width of every picture, in its own units: about a pixel each.
-pub(crate) const WIDTH: f64 = 1000.0;
-/// How wide a letter of a label is at most, as a rule, at its size of 11.
-const LETTER: f64 = 6.3;
+/// What a picture is drawn on. Each is drawn twice, for wide and for narrow windows: one that is
+/// scaled to fit could not be read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Canvas {
+    /// In its own units: about a pixel each.
+    pub(crate) width: f64,
+    pub(crate) narrow: bool,
+}
+
+impl Canvas {
+    pub(crate) const WIDE: Self = Self {
+        width: 1000.0,
+        narrow: false,
+    };
+    pub(crate) const NARROW: Self = Self {
+        width: 380.0,
+        narrow: true,
+    };
+
+    /// One of two: for wide and for narrow windows.
+    pub(crate) fn pick<T>(self, wide: T, narrow: T) -> T {
+        if self.narrow { narrow } else { wide }
+    }
+}
+
+/// How wide a letter of a label is at most, at its size of 11, in the fonts that browsers have.
+const fn letter(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | '(' | ')' | '['
+        | ']' | '{' | '}' | 'f' | 't' | 'r' | '/' => 4.9,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' | '…' | '→' => 11.0,
+        'A'..='Z' => 8.0,
+        c if c.is_ascii() => 7.1,
+        _ => 11.0,
+    }
+}
 
 /// A coordinate, to a hundredth.
 pub(crate) fn px(value: f64) -> String {
@@ -30,22 +62,34 @@ pub(crate) fn whole(raw: &str) -> String {
 /// As much of a label as there is room for; empty when that is next to nothing.
 pub(crate) fn fitting(label: &str, width: f64) -> String {
     // Less than that says nothing.
-    const LEAST: f64 = 5.0;
-    let room = ((width - 6.0) / LETTER).floor();
-    if room < LEAST && room < label.chars().count() as f64 {
-        return String::new();
+    const LEAST: usize = 8;
+    let all = label.chars().count();
+    // As many letters as there is room for; wide ones need more than others.
+    let mut room = all.min((width / letter('i')).max(0.0) as usize);
+    loop {
+        let cut = if room == all {
+            label.to_owned()
+        } else {
+            name(label, room)
+        };
+        if fits(&cut, width) {
+            return cut;
+        }
+        if room <= LEAST {
+            return String::new();
+        }
+        room -= 1;
     }
-    name(label, room as usize)
 }
 
 /// Whether there is room for all of a label.
 pub(crate) fn fits(label: &str, width: f64) -> bool {
-    label.chars().count() as f64 * LETTER + 6.0 <= width
+    wide(label) + 6.0 <= width
 }
 
-/// A picture of that height, with a title that screen readers say.
-pub(crate) fn picture(id: &str, title: &str, height: f64, content: Markup) -> Markup {
-    picture_of("chart", id, title, height, content)
+/// A picture, with a title that screen readers say. `drawn` gives its height and what is in it.
+pub(crate) fn picture(id: &str, title: &str, drawn: impl Fn(Canvas) -> (f64, Markup)) -> Markup {
+    picture_of("chart", id, title, drawn)
 }
 
 /// A picture of a class.
@@ -53,21 +97,65 @@ pub(crate) fn picture_of(
     class: &str,
     id: &str,
     title: &str,
-    height: f64,
-    content: Markup,
+    drawn: impl Fn(Canvas) -> (f64, Markup),
 ) -> Markup {
-    let title_id = format!("{id}-title");
     html! {
-        div class="scroll" {
-            svg id=(id) class=(class) role="img" aria-labelledby=(title_id)
-                width=(px(WIDTH)) height=(px(height))
-                viewBox=(format!("0 0 {} {}", px(WIDTH), px(height)))
-                font-family="system-ui, sans-serif" font-size="11" {
-                title id=(title_id) { (title) }
-                (content)
-            }
+        div class="picture" {
+            (on(Canvas::WIDE, class, id, title, &drawn))
+            (on(Canvas::NARROW, class, &format!("{id}-narrow"), title, &drawn))
         }
     }
+}
+
+fn on(
+    canvas: Canvas,
+    class: &str,
+    id: &str,
+    title: &str,
+    drawn: &impl Fn(Canvas) -> (f64, Markup),
+) -> Markup {
+    let (height, content) = drawn(canvas);
+    let title_id = format!("{id}-title");
+    let class = format!("{class} {}", canvas.pick("wide", "narrow"));
+    // Styles may be blocked: then the wide one is seen.
+    let display = canvas.narrow.then_some("none");
+    html! {
+        svg id=(id) class=(class) role="img" aria-labelledby=(title_id) display=[display]
+            width=(px(canvas.width)) height=(px(height))
+            viewBox=(format!("0 0 {} {}", px(canvas.width), px(height)))
+            font-family="system-ui, sans-serif" font-size="11" {
+            title id=(title_id) { (title) }
+            (content)
+        }
+    }
+}
+
+/// How wide a label is, as a rule at most.
+pub(crate) fn wide(label: &str) -> f64 {
+    label.chars().map(letter).sum()
+}
+
+/// Of labels in order, each with its middle and its size along an axis, those that keep clear of
+/// each other: the first one stays.
+pub(crate) fn apart<T>(labels: impl IntoIterator<Item = (f64, f64, T)>) -> Vec<(f64, T)> {
+    const GAP: f64 = 4.0;
+    let mut kept: Vec<(f64, T)> = Vec::new();
+    let mut last: Option<(f64, f64)> = None;
+    for (at, size, label) in labels {
+        let clear =
+            |(other, other_size): (f64, f64)| (at - other).abs() >= (size + other_size) / 2.0 + GAP;
+        if last.is_none_or(clear) {
+            last = Some((at, size));
+            kept.push((at, label));
+        }
+    }
+    kept
+}
+
+/// A label of a tick below an axis that ends at `end`: within the picture.
+pub(crate) fn tick(at: f64, y: f64, end: f64, text: &str) -> Markup {
+    let half = wide(text) / 2.0;
+    label(at.min(end - half).max(half), y, "middle", text)
 }
 
 /// A text in a picture.
@@ -77,11 +165,11 @@ pub(crate) fn label(x: f64, y: f64, anchor: &str, text: &str) -> Markup {
     }
 }
 
-/// A text in a filled box, as far as there is room for it.
-pub(crate) fn inside(x: f64, y: f64, width: f64, paint: Paint, text: &str) -> Markup {
-    let text = fitting(text, width);
+/// A text in a filled box, if there is room for it.
+pub(crate) fn inside(x: f64, y: f64, width: f64, paint: Paint, text: impl AsRef<str>) -> Markup {
+    let text = text.as_ref();
     html! {
-        @if !text.is_empty() {
+        @if !text.is_empty() && fits(text, width) {
             text x=(px(x + 4.0)) y=(px(y)) fill=(paint.ink) { (text) }
         }
     }
@@ -122,13 +210,17 @@ pub(crate) fn ticks(max: f64, most: usize) -> Vec<f64> {
 /// An axis of time below a picture: lines through it, and what they stand for.
 pub(crate) fn time_axis(x: f64, width: f64, top: f64, bottom: f64, total_ns: u64) -> Markup {
     let total = total_ns.max(1) as f64;
+    let most = if width < 500.0 { 4 } else { 8 };
+    let at = |tick: f64| x + width * tick / total;
+    let ticks = ticks(total, most);
+    let labels = ticks.iter().map(|tick| {
+        let text = duration(*tick as u64);
+        (at(*tick), wide(&text), text)
+    });
+    let labels = apart(labels);
     html! {
-        @for tick in ticks(total, 8) {
-            @let at = x + width * tick / total;
-            (grid(at, top, at, bottom))
-            @let anchor = if at > WIDTH - 30.0 { "end" } else { "middle" };
-            (label(at, bottom + 14.0, anchor, &duration(tick as u64)))
-        }
+        @for one in &ticks { (grid(at(*one), top, at(*one), bottom)) }
+        @for (at, text) in &labels { (tick(*at, bottom + 14.0, x + width, text)) }
     }
 }
 
@@ -193,6 +285,21 @@ mod tests {
             Log::new(1_000, 1_000_000).ticks(),
             [1_000, 10_000, 100_000, 1_000_000]
         );
+    }
+
+    #[test]
+    fn a_label_is_cut_to_the_room_that_there_is() {
+        assert_eq!(fitting("a_function", 100.0), "a_function");
+        assert_eq!(fitting("", 0.0), "");
+        assert_eq!(fitting("short", 20.0), "");
+        let cut = fitting("mmmmmmmm_a_long_one", 100.0);
+        assert!(cut.contains('…') && fits(&cut, 100.0), "{cut}");
+    }
+
+    #[test]
+    fn labels_keep_clear_of_each_other() {
+        let labels = [(0.0, 20.0, 'a'), (10.0, 20.0, 'b'), (24.0, 20.0, 'c')];
+        assert_eq!(apart(labels), [(0.0, 'a'), (24.0, 'c')]);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Tables: waits, calls, CPU, rings.
 
 use maud::{Markup, html};
-use whywait_model::calls::PeerRow;
+use whywait_model::calls::{PeerRow, StatementRow};
 use whywait_model::cpu::CpuSummary;
+use whywait_model::path::run::ProgramRun;
+use whywait_model::requests::Routes;
 use whywait_model::rings::RingRow;
 use whywait_model::waits::WaitRow;
-use whywait_words::{count, counted, duration, duration_range};
+use whywait_report::text::sentences;
+use whywait_words::{count, counted, duration, duration_range, figure, percent};
 
 use super::svg::{name, whole};
 
@@ -50,6 +53,28 @@ fn section(id: &str, title: &str, hint: &str, content: Markup) -> Markup {
             summary { strong { (title) } }
             p class="hint" { (hint) }
             (content)
+        }
+    }
+}
+
+/// What a program that serves nobody had to wait for.
+pub(super) fn run(run: &ProgramRun) -> Markup {
+    let rows = sentences::run(run).into_iter().take(MAX_ROWS);
+    let rows: Vec<Vec<String>> = rows.map(Vec::from).collect();
+    let columns = [
+        ("what", false),
+        ("share", true),
+        ("time", true),
+        ("more", false),
+    ];
+    html! {
+        section id="run" {
+            h2 { "What it had to wait for" }
+            p class="hint" {
+                "The critical path from its start to its end, over its threads and children: what \
+                 is not on it costs the run nothing."
+            }
+            (table(&columns, &rows, rows.len()))
         }
     }
 }
@@ -141,6 +166,78 @@ pub(crate) fn calls(rows: &[PeerRow]) -> Markup {
                 "calls",
                 "Calls to others",
                 "From the first byte sent to the last byte of the reply read.",
+                table(&columns, &cells, rows.len()),
+            ))
+        }
+    }
+}
+
+/// The requests by what they are called.
+pub(crate) fn routes(routes: &Routes) -> Markup {
+    let columns = [
+        ("route", false),
+        ("requests", true),
+        ("p50", true),
+        ("p99", true),
+        ("max", true),
+        ("total", true),
+        ("share", true),
+    ];
+    let cells: Vec<Vec<String>> = routes
+        .rows
+        .iter()
+        .take(MAX_ROWS)
+        .map(|row| {
+            vec![
+                name(&row.name, 120),
+                count(row.requests),
+                duration(row.p50_ns),
+                duration(row.p99_ns),
+                duration(row.max_ns),
+                duration(row.total_ns),
+                percent(row.total_ns, routes.total_ns),
+            ]
+        })
+        .collect();
+    section(
+        "routes",
+        "Where the time went, by route",
+        "Requests that have a row: those that took the recording's threshold or longer.",
+        table(&columns, &cells, routes.rows.len()),
+    )
+}
+
+/// What was asked of others, by name.
+pub(crate) fn statements(rows: &[StatementRow]) -> Markup {
+    let columns = [
+        ("asked", false),
+        ("peer", false),
+        ("calls, about", true),
+        ("a request", true),
+        ("p50", true),
+        ("max", true),
+    ];
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .take(MAX_ROWS)
+        .map(|row| {
+            vec![
+                name(&row.name, 200),
+                name(&row.peer, 80),
+                count(row.calls),
+                row.per_request.map_or_else(|| "-".to_owned(), figure),
+                duration(row.p50_ns),
+                duration(row.max_ns),
+            ]
+        })
+        .collect();
+    html! {
+        @if !rows.is_empty() {
+            (section(
+                "statements",
+                "What was asked of others",
+                "How many calls there were follows from those that have a row: all slow ones, and \
+                 some of the others.",
                 table(&columns, &cells, rows.len()),
             ))
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use whywait_events::{Part, StackId};
 use whywait_model::{Model, PathStep};
+use whywait_report::text::words;
 
 use super::{FrameKind, StackedFrame, Tree, functions, kernel_functions};
 
@@ -79,7 +80,7 @@ impl<'m> TreeBuilder<'m> {
     fn step(&mut self, stack: &mut Vec<u32>, step: &PathStep, ns: u64, depth: usize) {
         let outermost = stack.is_empty();
         let Some(part) = step.part else {
-            let text = "[ready-unserved] arrived, and nobody read it";
+            let text = "[waiting unread]";
             stack.push(self.state("ready-unserved", text));
             self.tree.add(stack, ns);
             return;
@@ -128,7 +129,7 @@ impl<'m> TreeBuilder<'m> {
     /// On the CPU: by the samples of that time, or else in the step's stack.
     fn running(&mut self, stack: &[u32], step: &PathStep, ns: u64) {
         let model = self.model;
-        let running = self.state("on-cpu", "[on-cpu]");
+        let running = self.state("on-cpu", "[on CPU]");
         let samples = model.threads.get(&step.tid).map_or(&[][..], |thread| {
             thread.samples_within(step.from_ns, step.to_ns)
         });
@@ -198,7 +199,7 @@ fn state(model: &Model, step: &PathStep, part: Part) -> String {
     let kind = step.kind.map(|kind| kind.name.to_owned());
     let what = model.peer_of_step(step).map(|peer| peer.to_string());
     match what.or(kind) {
-        Some(what) => format!("[{}] {what}", part.name()),
-        None => format!("[{}]", part.name()),
+        Some(what) => format!("[{}] {what}", words::name_of(part.name())),
+        None => format!("[{}]", words::name_of(part.name())),
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::StackedFrame;
+use super::{FrameKind, StackedFrame};
 
 /// Frames beyond these are cut off, the innermost ones: forged stacks may be deep.
 const MAX_FRAMES: usize = 512;
 /// Nodes that are kept; what would need more counts for its caller.
 const MAX_NODES: usize = 500_000;
+/// What stands for several frames.
+const FOLDED: &str = "… of libraries";
 /// The node from which all stacks start.
 pub(crate) const ROOT: u32 = 0;
 
@@ -157,6 +159,67 @@ impl Tree {
         stacks
     }
 
+    /// The same for readers of the program: a stack begins at its first function, and frames of
+    /// runtimes and libraries are folded, but for those that it called.
+    pub(crate) fn of_the_program(&self) -> Self {
+        let mut tree = Self::default();
+        let folded = tree.number(&StackedFrame::new(FrameKind::Runtime, FOLDED));
+        let numbers: Vec<u32> = self.frames.iter().map(|frame| tree.number(frame)).collect();
+        for node in self.nodes.iter().filter(|node| node.own_ns > 0) {
+            let path = self.path(node);
+            let kept = self.program(&path).into_iter();
+            let stack: Vec<u32> = kept
+                .map(|number| number.map_or(folded, |number| numbers[number as usize]))
+                .collect();
+            tree.add(&stack, node.own_ns);
+        }
+        tree
+    }
+
+    /// The frames of a stack that are shown; `None` stands for several that are folded.
+    fn program(&self, path: &[u32]) -> Vec<Option<u32>> {
+        /// So many are shown of a stack without any frame of the program.
+        const FEW: usize = 4;
+        let kind = |number: &u32| self.frames[*number as usize].kind;
+        let is_library =
+            |number: &u32| matches!(kind(number), FrameKind::Runtime | FrameKind::System);
+        let any_own = path.iter().any(|number| kind(number) == FrameKind::App);
+        let mut shown: Vec<Option<u32>> = Vec::new();
+        let mut own_before = false;
+        let mut runs = path
+            .chunk_by(|a, b| is_library(a) == is_library(b))
+            .peekable();
+        while let Some(run) = runs.next() {
+            if !is_library(&run[0]) {
+                own_before |= run.iter().any(|number| kind(number) == FrameKind::App);
+                shown.extend(run.iter().copied().map(Some));
+                continue;
+            }
+            let own_after = runs
+                .peek()
+                .is_some_and(|next| next.iter().any(|number| kind(number) == FrameKind::App));
+            let (before, folded, after) = match (any_own, own_before) {
+                // What leads to the program's first function.
+                (true, false) if own_after => continue,
+                // What the program called says what it waits for.
+                (true, _) if !own_after => (&run[..1], &run[1..], &[][..]),
+                (true, _) => (&[][..], run, &[][..]),
+                (false, _) => {
+                    let (folded, few) = run.split_at(run.len().saturating_sub(FEW));
+                    (&[][..], folded, few)
+                }
+            };
+            shown.extend(before.iter().copied().map(Some));
+            match folded {
+                [] => {}
+                [one] => shown.push(Some(*one)),
+                _ => shown.push(None),
+            }
+            shown.extend(after.iter().copied().map(Some));
+        }
+        shown
+    }
+
     fn path(&self, node: &Node) -> Vec<u32> {
         let mut path = Vec::new();
         let mut at = *node;
@@ -171,8 +234,57 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FrameKind;
     use super::*;
+
+    #[test]
+    fn a_stack_begins_at_the_programs_first_function() {
+        let mut tree = Tree::default();
+        let frame = |tree: &mut Tree, kind, name: &str| tree.number(&StackedFrame::new(kind, name));
+        let role = frame(&mut tree, FrameKind::Thread, "worker");
+        let start = frame(&mut tree, FrameKind::System, "clone3");
+        let run = frame(&mut tree, FrameKind::Runtime, "runtime::run");
+        let handle = frame(&mut tree, FrameKind::App, "handle");
+        let call = frame(&mut tree, FrameKind::Runtime, "map::for_each");
+        let inner = frame(&mut tree, FrameKind::App, "handle::inner");
+        let sleep = frame(&mut tree, FrameKind::Runtime, "thread::sleep");
+        let nanosleep = frame(&mut tree, FrameKind::System, "nanosleep");
+        let timer = frame(&mut tree, FrameKind::State("timer"), "[timer]");
+        let names = |path: &[u32]| -> Vec<String> {
+            let shown = tree.program(path).into_iter();
+            let name = |number: u32| tree.frames[number as usize].name.clone();
+            shown
+                .map(|number| number.map_or("…".to_owned(), name))
+                .collect()
+        };
+        assert_eq!(
+            names(&[
+                role, start, run, handle, call, run, inner, sleep, run, nanosleep, timer
+            ]),
+            [
+                "worker",
+                "handle",
+                "…",
+                "handle::inner",
+                "thread::sleep",
+                "…",
+                "[timer]"
+            ]
+        );
+        assert_eq!(
+            names(&[role, start, run, call, run, sleep, nanosleep, timer]),
+            [
+                "worker",
+                "…",
+                "map::for_each",
+                "runtime::run",
+                "thread::sleep",
+                "nanosleep",
+                "[timer]"
+            ]
+        );
+        let shown = tree.of_the_program();
+        assert_eq!(shown.total_ns(), tree.total_ns());
+    }
 
     #[test]
     fn time_is_in_the_frame_and_its_callers() {

@@ -27,10 +27,11 @@ const NAMES: [&str; 8] = [
 
 /// Every element that a page of ours has.
 const ELEMENTS: &[&str] = &[
-    "a", "body", "button", "circle", "code", "dd", "details", "div", "dl", "dt", "footer", "g",
-    "h1", "h2", "h3", "head", "header", "html", "input", "label", "li", "line", "main", "meta",
-    "ol", "output", "p", "path", "rect", "script", "section", "span", "strong", "style", "summary",
-    "svg", "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul",
+    "a", "body", "button", "canvas", "circle", "code", "dd", "details", "div", "dl", "dt",
+    "footer", "g", "h1", "h2", "h3", "h4", "head", "header", "html", "input", "label", "li",
+    "line", "main", "meta", "ol", "output", "p", "path", "pre", "rect", "script", "section",
+    "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
+    "title", "tr", "ul",
 ];
 
 /// The elements of a page, and the names of their attributes. Fails where a page is not what we
@@ -84,9 +85,9 @@ fn harmless(page: &str) {
     for name in names {
         assert!(ELEMENTS.contains(&name), "an element {name}");
     }
-    for only in ["script", "style", "body", "html"] {
+    for (only, times) in [("script", 2), ("style", 1), ("body", 1), ("html", 1)] {
         let count = elements.iter().filter(|(name, _)| name == only).count();
-        assert_eq!(count, 1, "{only}");
+        assert_eq!(count, times, "{only}");
     }
     for (name, attributes) in &elements {
         for attribute in attributes {
@@ -162,7 +163,7 @@ fn otlp(model: &Model) {
 fn markdown(model: &Model, report: &Report) {
     let text = whywait_view::markdown(model, report);
     all_seen(&text.replace('\n', ""));
-    let mut without_own = text;
+    let mut without_own = text.replace("<details open>", "");
     for element in ["details", "summary", "code"] {
         without_own = without_own
             .replace(&format!("<{element}>"), "")

@@ -98,6 +98,27 @@ fn the_first_line_is_the_texts_first_line() {
 }
 
 #[test]
+fn the_map_marks_the_requests_of_a_finding() {
+    let model = blocked("handler").model();
+    let report = report(&model);
+    let of_first = &report.findings[0].requests;
+    assert!(!of_first.is_empty());
+    let page = whywait_view::html(&model, &report);
+    let said = format!("{} are of finding no. 1.", of_first.len());
+    assert!(shown(&page).contains(&said), "{said}");
+    assert!(
+        page.contains(" of finding no. 1</title>"),
+        "cells say it, too"
+    );
+    let marked = model.requests().filter(|it| report.findings[0].is_of(*it));
+    assert_eq!(
+        marked.count(),
+        of_first.len(),
+        "each is a request of the recording"
+    );
+}
+
+#[test]
 fn the_same_page_from_one_run_to_the_next() {
     let model = blocked("handler").model();
     let pages = [(), ()].map(|()| whywait_view::html(&model, &report(&model)));

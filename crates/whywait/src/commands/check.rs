@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use whywait_capture::{Options, Refusal, Rehearsal};
+use whywait_capture::{NO_KERNEL_NAMES, Options, Refusal, Rehearsal, Tier};
+use whywait_target::OwnPidNamespace;
 use whywait_words::{Charset, escape};
 
 use crate::errors::FAILED;
 use crate::output;
-use crate::privileges::NO_PTRACE;
+use crate::privileges::{NO_MEMORY, NO_PTRACE};
 
 pub(crate) fn run() -> anyhow::Result<u8> {
     let mut findings = Machine::read(Path::new("/")).judge();
@@ -41,15 +43,26 @@ fn rehearsal(rehearsal: Result<Rehearsal, whywait_capture::CaptureError>) -> Vec
         text: escape(text, Charset::Unicode, 400),
     };
     let what = "programs";
-    let Rehearsal { functions, missing } = match rehearsal {
+    let Rehearsal {
+        functions,
+        tier,
+        missing,
+    } = match rehearsal {
         Ok(rehearsal) => rehearsal,
         Err(error) => return vec![line(CheckResult::No, what, &error.to_string())],
     };
-    let mut lines: Vec<_> = missing
-        .iter()
-        .map(|text| line(CheckResult::Partly, what, text))
-        .collect();
-    if lines.is_empty() {
+    let (verdict, sees) = match tier {
+        Tier::Tracepoints => (CheckResult::Yes, "requests are seen"),
+        Tier::Fexit => (CheckResult::Yes, "requests are seen, at a higher price"),
+        Tier::ThreadsOnly => (CheckResult::Partly, "requests are not seen"),
+    };
+    let mut lines = vec![line(verdict, "tier", &format!("{}: {sees}", tier.name()))];
+    lines.extend(
+        missing
+            .iter()
+            .map(|text| line(CheckResult::Partly, what, text)),
+    );
+    if missing.is_empty() {
         lines.push(line(CheckResult::Yes, what, "all can be loaded"));
     }
     lines.push(line(CheckResult::Yes, "kernel functions", &functions));
@@ -70,9 +83,11 @@ struct Machine {
     own_pid_namespace: Option<bool>,
     /// Whether this is another user namespace than the first, whose root alone may use BPF.
     own_user_namespace: Option<bool>,
+    /// Whether the kernel shows where its functions are.
+    kernel_is_named: bool,
     /// Whether processes can be seen at all.
     has_proc: bool,
-    x86_64: bool,
+    architecture: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,18 +106,13 @@ struct CheckLine {
 }
 
 /// Bits of the capability mask (linux/capability.h).
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// The first kernel with all that the default tier needs: task iterators that keep to one process
-/// are of 6.1.
-const OLDEST_KERNEL: (u32, u32) = (6, 1);
-
-/// The inode of the first pid namespace (PROC_PID_INIT_INO).
-const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
-/// The same of the first user namespace (PROC_USER_INIT_INO).
+/// The inode of the first user namespace (PROC_USER_INIT_INO).
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl Machine {
@@ -119,20 +129,19 @@ impl Machine {
                 .find_map(|line| line.strip_prefix("CapEff:"))?;
             u64::from_str_radix(mask.trim(), 16).ok()
         });
-        let is_own = |path: &str, first: &str| {
-            let namespace = fs::read_link(root.join(path)).ok()?;
-            Some(namespace != Path::new(first))
-        };
+        let user_namespace = fs::read_link(root.join("proc/self/ns/user")).ok();
         Machine {
             release: text("proc/sys/kernel/osrelease"),
             has_btf: fs::File::open(root.join("sys/kernel/btf/vmlinux")).is_ok(),
             lockdown: text("sys/kernel/security/lockdown"),
             capabilities,
             is_root: rustix::process::geteuid().is_root(),
-            own_pid_namespace: is_own("proc/self/ns/pid", FIRST_PID_NAMESPACE),
-            own_user_namespace: is_own("proc/self/ns/user", FIRST_USER_NAMESPACE),
+            own_pid_namespace: whywait_target::in_own_pid_namespace(),
+            own_user_namespace: user_namespace
+                .map(|namespace| namespace != Path::new(FIRST_USER_NAMESPACE)),
+            kernel_is_named: is_named(&root.join("proc/kallsyms")),
             has_proc: status.is_some(),
-            x86_64: cfg!(target_arch = "x86_64"),
+            architecture: std::env::consts::ARCH,
         }
     }
 
@@ -156,37 +165,31 @@ impl Machine {
                 text: "its version is unknown: is /proc mounted?".to_owned(),
             };
         };
-        let (major, minor) = OLDEST_KERNEL;
-        let shown = escape(release, Charset::Unicode, 60);
-        match version(release) {
-            Some(version) if version >= OLDEST_KERNEL => CheckLine {
-                verdict: CheckResult::Yes,
-                what,
-                text: shown,
-            },
-            _ => CheckLine {
-                verdict: CheckResult::No,
-                what,
-                text: format!("{shown}: whywait needs {major}.{minor} or newer"),
-            },
+        // Whether it will do, loading the programs tells, not its number: distributions' kernels
+        // have what newer ones brought.
+        CheckLine {
+            verdict: CheckResult::Yes,
+            what,
+            text: escape(release, Charset::Unicode, 60),
         }
     }
 
     fn processor(&self) -> CheckLine {
-        match self.x86_64 {
-            true => CheckLine {
-                verdict: CheckResult::Yes,
-                what: "processor",
-                text: "x86-64".to_owned(),
-            },
-            false => CheckLine {
-                verdict: CheckResult::No,
-                what: "processor",
-                text: format!(
-                    "{}: whywait supports only x86-64 so far",
-                    std::env::consts::ARCH
-                ),
-            },
+        let (verdict, text) = match self.architecture {
+            "x86_64" => (CheckResult::Yes, "x86-64".to_owned()),
+            "aarch64" => (
+                CheckResult::Partly,
+                "arm64: nobody has run whywait there yet".to_owned(),
+            ),
+            other => (
+                CheckResult::No,
+                format!("{other}: whywait knows x86-64 and arm64 only"),
+            ),
+        };
+        CheckLine {
+            verdict,
+            what: "processor",
+            text,
         }
     }
 
@@ -227,18 +230,8 @@ impl Machine {
                 text: Refusal::UserNamespace.to_string(),
             };
         }
-        match (can_trace, has(CAP_SYS_PTRACE)) {
-            (true, true) => CheckLine {
-                verdict: CheckResult::Yes,
-                what,
-                text: "enough to trace and to read stacks".to_owned(),
-            },
-            (true, false) => CheckLine {
-                verdict: CheckResult::Partly,
-                what,
-                text: NO_PTRACE.to_owned(),
-            },
-            (false, _) => CheckLine {
+        if !can_trace {
+            return CheckLine {
                 verdict: CheckResult::No,
                 what,
                 text: match self.is_root {
@@ -246,6 +239,26 @@ impl Machine {
                     false => "run it with sudo, or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
                         .to_owned(),
                 },
+            };
+        }
+        let lacks: Vec<&str> = [
+            (has(CAP_SYS_PTRACE), NO_PTRACE),
+            (has(CAP_DAC_READ_SEARCH), NO_MEMORY),
+            (self.kernel_is_named, NO_KERNEL_NAMES),
+        ]
+        .into_iter()
+        .filter_map(|(has, lack)| (!has).then_some(lack))
+        .collect();
+        match lacks[..] {
+            [] => CheckLine {
+                verdict: CheckResult::Yes,
+                what,
+                text: "enough to trace and to read stacks".to_owned(),
+            },
+            _ => CheckLine {
+                verdict: CheckResult::Partly,
+                what,
+                text: lacks.join("; "),
             },
         }
     }
@@ -287,11 +300,9 @@ impl Machine {
                 text: "/proc is not mounted: mount it".to_owned(),
             },
             (true, Some(true)) => CheckLine {
-                verdict: CheckResult::Partly,
+                verdict: CheckResult::No,
                 what,
-                text: "this container has a pid namespace of its own: run whywait on the host, or \
-                       start the container with --pid=host"
-                    .to_owned(),
+                text: format!("{OwnPidNamespace}: {}", OwnPidNamespace::HINT),
             },
             (true, _) => CheckLine {
                 verdict: CheckResult::Yes,
@@ -302,10 +313,18 @@ impl Machine {
     }
 }
 
-/// `(6, 18)` of `6.18.3-generic`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+/// Whether the functions in a list as /proc/kallsyms have addresses: all have, or none. What is not
+/// a function has small numbers there, and 0 too.
+fn is_named(list: &Path) -> bool {
+    let Ok(file) = fs::File::open(list) else {
+        return false;
+    };
+    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    let is_function = |line: &String| matches!(line.split(' ').nth(1), Some("T" | "t"));
+    lines
+        .find(is_function)
+        .and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok())
+        .is_some_and(|address| address != 0)
 }
 
 fn render(findings: &[CheckLine]) -> String {
@@ -345,8 +364,9 @@ mod tests {
             is_root: false,
             own_pid_namespace: Some(false),
             own_user_namespace: Some(false),
+            kernel_is_named: true,
             has_proc: true,
-            x86_64: true,
+            architecture: "x86_64",
         }
     }
 
@@ -366,21 +386,11 @@ mod tests {
     #[test]
     fn each_lack_is_named() {
         let no = CheckResult::No;
-        let release = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            verdicts(&Machine {
-                release: release("5.14.21"),
-                ..good()
-            }),
-            [("kernel", no)]
-        );
-        assert_eq!(
-            verdicts(&Machine {
-                release: release("nonsense"),
-                ..good()
-            }),
-            [("kernel", no)]
-        );
+        let unknown = Machine {
+            release: None,
+            ..good()
+        };
+        assert_eq!(verdicts(&unknown), [("kernel", no)]);
         assert_eq!(
             verdicts(&Machine {
                 has_btf: false,
@@ -414,7 +424,7 @@ mod tests {
             own_pid_namespace: Some(true),
             ..good()
         };
-        assert_eq!(verdicts(&container), [("processes", CheckResult::Partly)]);
+        assert_eq!(verdicts(&container), [("processes", no)]);
         let rootless = Machine {
             own_user_namespace: Some(true),
             ..good()
@@ -425,6 +435,40 @@ mod tests {
             ..good()
         };
         assert_eq!(verdicts(&no_ptrace), [("privileges", CheckResult::Partly)]);
+        assert!(no_ptrace.privileges().text.contains("CAP_SYS_PTRACE"));
+        let no_files = Machine {
+            capabilities: Some(1 << CAP_BPF | 1 << CAP_PERFMON | 1 << CAP_SYS_PTRACE),
+            ..good()
+        };
+        assert_eq!(verdicts(&no_files), [("privileges", CheckResult::Partly)]);
+        assert_eq!(no_files.privileges().text, NO_MEMORY);
+        let no_syslog = Machine {
+            kernel_is_named: false,
+            ..good()
+        };
+        assert_eq!(verdicts(&no_syslog), [("privileges", CheckResult::Partly)]);
+        assert!(no_syslog.privileges().text.contains("CAP_SYSLOG"));
+    }
+
+    #[test]
+    fn hidden_functions_have_no_address() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let list = dir.path().join("kallsyms");
+        for (text, named) in [
+            (
+                "0000000000000000 A fixed\nffffffff81000000 T _stext\n",
+                true,
+            ),
+            (
+                "0000000000000000 A fixed\n0000000000000000 T _stext\n",
+                false,
+            ),
+            ("", false),
+        ] {
+            fs::write(&list, text).expect("a file");
+            assert_eq!(is_named(&list), named, "{text}");
+        }
+        assert!(!is_named(&dir.path().join("none")));
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! `whywait explain`: what a finding means, like `rustc --explain`; and what a report rests on.
 
 use whywait_findings::Code;
-use whywait_report::text::prose;
+use whywait_report::text::{prose, words};
 
 use crate::args::ExplainArgs;
 use crate::output;
 
 /// The topic that is no finding: what a report rests on, and what a recording may lack.
 pub(crate) const COVERAGE: &str = "coverage";
+/// The other one: what the parts of a request's time are.
+pub(crate) const PARTS: &str = "parts";
 const COVERAGE_PAGE: &str = include_str!("../../../../docs/coverage.md");
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
@@ -15,7 +17,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         Some(name) => {
             let text = match Code::from_name(name) {
                 Some(code) => code.explain(),
-                // The parser lets nothing else pass but this topic, under either name.
+                // The parser lets nothing else pass but topics.
+                None if name == PARTS => words::explained(),
                 None => COVERAGE_PAGE.to_owned(),
             };
             prose(&text, output::text_options(false))
@@ -38,8 +41,8 @@ fn names() -> String {
 fn meanings() -> String {
     let lines = Code::all().map(|code| format!("- {}: {}\n", code.name(), code.meaning()));
     format!(
-        "{}\n`whywait explain CODE` says more, `whywait explain {COVERAGE}` what a report rests \
-         on.\n",
+        "{}\n`whywait explain CODE` says more, `whywait explain {PARTS}` what the parts of a \
+         request's time are, `whywait explain {COVERAGE}` what a report rests on.\n",
         lines.collect::<String>()
     )
 }

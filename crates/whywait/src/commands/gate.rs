@@ -36,7 +36,7 @@ pub(crate) fn run(args: GateArgs) -> anyhow::Result<u8> {
     // Before minutes of runs: an error in the budget is reported at once.
     let budget = read_budget(&args.budget)?;
     let base = read_baseline(&args, &budget)?;
-    let runs = runs(&args)?;
+    let runs = runs(&args, budget.is_of_routes())?;
     let judgement = gate::judge(&budget, &runs, base.as_ref(), today());
     let name = args.budget.display().to_string();
     if let Some(path) = &args.junit {
@@ -90,11 +90,12 @@ fn add_summary(text: &str) -> anyhow::Result<()> {
 }
 
 /// The measures of the recordings, which are made first if a command was named.
-fn runs(args: &GateArgs) -> anyhow::Result<Vec<Run>> {
+/// `routes`: those that are recorded now are to have names of routes.
+fn runs(args: &GateArgs, routes: bool) -> anyhow::Result<Vec<Run>> {
     if args.command.is_empty() {
         return Ok(Side::read(&args.recordings, &mut progress)?.runs);
     }
-    let recorded = repeat::record(args)?;
+    let recorded = repeat::record(args, routes)?;
     let runs = recorded
         .recordings
         .iter()
@@ -147,7 +148,10 @@ fn init_budget(args: &GateArgs) -> anyhow::Result<u8> {
         .into());
     }
     let file = Destination::new(args.budget.clone());
-    let text = init::render(&runs(args)?, Date::of_unix(now() + ALLOWED_DAYS * 86_400));
+    let text = init::render(
+        &runs(args, false)?,
+        Date::of_unix(now() + ALLOWED_DAYS * 86_400),
+    );
     // If this cannot be read back, whywait is at fault: better reported here than by the next gate.
     Budget::parse(&text, &args.budget)
         .context("the new budget cannot be read back: this is a bug, please report it")?;

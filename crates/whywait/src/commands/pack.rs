@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use whywait_events::recording::{Meta, Recording};
-use whywait_model::without_secrets;
+use whywait_words::without_secrets;
 
 use crate::args::PackArgs;
 use crate::errors;

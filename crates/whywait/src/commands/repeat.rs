@@ -32,19 +32,19 @@ pub(crate) struct Recorded {
     _folder: Option<TempDir>,
 }
 
-/// Runs the command as often as asked for.
+/// Runs the command as often as asked for; `routes`: the recordings are to have names of routes.
 ///
 /// # Errors
 /// Fails when a recording does not come about, and when the command or its load fails: what a
 /// benchmark that failed measured is nothing to judge by.
-pub(crate) fn record(args: &GateArgs) -> anyhow::Result<Recorded> {
+pub(crate) fn record(args: &GateArgs, routes: bool) -> anyhow::Result<Recorded> {
     let (folder, temporary) = folder(args)?;
     let signals = Signals::around_process().context("cannot handle signals")?;
     let mut recordings = Vec::new();
     for number in 1..=args.runs {
         eprintln_quietly(&format!("whywait: run {number} of {}", args.runs));
         let recording = folder.join(format!("run-{number:03}"));
-        once(args, &recording, &signals)
+        once(args, &recording, &signals, routes)
             .with_context(|| format!("run {number} of {}", args.runs))?;
         recordings.push(recording);
     }
@@ -68,12 +68,23 @@ fn folder(args: &GateArgs) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     Ok((path.clone(), None))
 }
 
-fn once(args: &GateArgs, recording: &std::path::Path, signals: &Signals) -> anyhow::Result<()> {
+fn once(
+    args: &GateArgs,
+    recording: &std::path::Path,
+    signals: &Signals,
+    routes: bool,
+) -> anyhow::Result<()> {
     let mut recorder = OwnedProcess::start(
         Command::new("/proc/self/exe")
             .arg("record")
             .arg("--threshold")
             .arg(format!("{}ns", args.threshold.as_nanos()))
+            .args(
+                routes
+                    .then_some(["--names", "routes"])
+                    .into_iter()
+                    .flatten(),
+            )
             .arg("-o")
             .arg(recording)
             .arg("--")

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use whywait_events::recording::{RecordedServer, Recording};
-use whywait_model::requests::Slow;
+use whywait_model::requests::{RouteRow, Slow};
 use whywait_model::{Model, RequestRef};
 use whywait_report::text::{self, TextOptions};
 use whywait_report::{
     Report, brief_schema, brief_to_json, calls_to_json, cpu_to_json, fails, json_schema,
-    request_list_to_json, request_to_json, rings_to_json, to_json, waits_to_json,
+    request_list_to_json, request_to_json, rings_to_json, route_to_json, to_json, waits_to_json,
 };
-use whywait_words::{Charset, duration, escape, list, list_by};
+use whywait_words::{Charset, duration, escape, list, list_by, program_name};
 
 use crate::analyse;
 use crate::args::{ReportArgs, ReportFormat};
@@ -19,12 +19,25 @@ use crate::config::{ReportConfig, View};
 use crate::errors::{self, FOUND, Usage};
 use crate::output::{self, Destination};
 
+/// So many routes are named where there is no such one.
+const MAX_OFFERED: usize = 5;
+
 pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
     let view = View::of(&args);
     let opened = args.open;
     let mut page = None;
     if opened {
-        args.output.format = ReportFormat::Html;
+        args.output.format = match args.output.format {
+            // The default, if none was named.
+            ReportFormat::Text | ReportFormat::Html => ReportFormat::Html,
+            _ => {
+                return Err(Usage::new(
+                    "--open is for pages",
+                    "leave --format out, or say --format html",
+                )
+                .into());
+            }
+        };
         if args.output.output.is_none() {
             page = args
                 .recording
@@ -96,12 +109,24 @@ pub(crate) fn run(mut args: ReportArgs) -> anyhow::Result<u8> {
                 || Ok(calls_to_json(&calls)?),
             )?
         }
-        View::Requests => {
-            let rows = model.request_rows();
+        View::Requests(route) => {
+            let mut rows = model.request_rows();
+            if let Some(name) = route {
+                let name = self::route(&model, &name)?.name;
+                rows.retain(|row| row.name.as_ref() == Some(&name));
+            }
             render(
                 &config,
                 |options| text::request_list(&rows, options),
                 || Ok(request_list_to_json(&rows)?),
+            )?
+        }
+        View::Route(name) => {
+            let row = route(&model, &name)?;
+            render(
+                &config,
+                |options| text::route(&row, options),
+                || Ok(route_to_json(&row)?),
             )?
         }
         View::Request(id) => {
@@ -143,26 +168,21 @@ fn write_verdicts(recording: &Path, config: &ReportConfig) -> anyhow::Result<boo
     Ok(failed)
 }
 
-/// `nginx (pid 12) on :80 and :443`.
+/// `nginx (pid 12) on :80 and :443`, of a container `nginx (pid 12, 1 in its PID namespace) on …`.
 fn shown(server: &RecordedServer) -> String {
-    let program = server.command.first().map_or("", String::as_str);
-    let program = program.split_whitespace().next().unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default();
-    let name = escape(name, Charset::Unicode, 40);
+    let name = escape(program_name(&server.command), Charset::Unicode, 40);
     let ports: Vec<String> = server.ports.iter().map(|port| format!(":{port}")).collect();
-    format!("{name} (pid {}) on {}", server.pid, list(&ports))
+    let number = whywait_words::pid(server.pid, server.inner_pid);
+    format!("{name} (pid {number}) on {}", list(&ports))
 }
 
 /// The server of this number of a process or port, or of this name.
 fn server(recording: &Path, name: &str) -> anyhow::Result<usize> {
     let servers = Recording::open(recording)?.meta().servers.clone();
     let is_it = |server: &&RecordedServer| {
-        let program = server.command.first().map_or("", String::as_str);
-        let program = program.split_whitespace().next().unwrap_or_default();
-        let base = program.rsplit('/').next();
         server.pid.to_string() == name
             || server.ports.iter().any(|port| format!(":{port}") == name)
-            || base.map(|base| base.trim_end_matches(':')) == Some(name)
+            || program_name(&server.command) == name
     };
     let found: Vec<&RecordedServer> = servers.iter().filter(is_it).collect();
     let [one] = found[..] else {
@@ -264,6 +284,34 @@ fn render(
 }
 
 /// The request of that name. A wrong name gets those that there are.
+/// The requests of this name.
+fn route(model: &Model, name: &str) -> anyhow::Result<RouteRow> {
+    let Some(routes) = model.routes() else {
+        return Err(Usage::new(
+            "the recording has no names",
+            "record with --names routes: whywait record --names routes -p PID",
+        )
+        .into());
+    };
+    if let Some(row) = routes.rows.iter().find(|row| row.name == name) {
+        return Ok(row.clone());
+    }
+    let names: Vec<String> = routes
+        .rows
+        .iter()
+        .take(MAX_OFFERED)
+        .map(|row| escape(&row.name, Charset::Unicode, 80))
+        .collect();
+    Err(Usage::new(
+        "the recording has no such route",
+        format!(
+            "those with the most time are {}; JSON has all, as requests.routes.rows[].name",
+            list_by(&names, "; ")
+        ),
+    )
+    .into())
+}
+
 fn slow_request(model: &Model, id: &str) -> anyhow::Result<Slow> {
     if let Some(slow) = model.request(id).map(RequestRef::slow) {
         return Ok(slow);

@@ -442,6 +442,9 @@ impl Rotation<'_> {
         if args.detail == Detail::Full {
             command.args(["--detail", "full"]);
         }
+        for names in &args.names {
+            command.args(["--names", names.name()]);
+        }
         if let Some(folder) = &args.debug_files {
             command.arg("--debug-files").arg(folder);
         }

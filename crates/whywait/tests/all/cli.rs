@@ -479,6 +479,7 @@ fn recording(dir: &Path, requests: u32) -> String {
         parent_tid: 0,
         change: ThreadChange::Found,
         comm: "\x1b[2Jserver".to_owned(),
+        command: String::new(),
     }));
     write(Event::Wait(Wait {
         tid: 100,
@@ -574,8 +575,8 @@ fn a_request_is_told_step_by_step() {
                 "request {}: 40 ms on port 8080",
                 id.trim_matches(['[', ']'])
             ))
-            .says("+5 ms     30 ms  timer           \\x1b[2Jserver (100)")
-            .says("on-cpu");
+            .says("+5 ms     30 ms  timer (sleep)   \\x1b[2Jserver (100)")
+            .says("on CPU");
         assert!(!run.out.contains('\x1b') && run.err.is_empty());
     }
     let args = [

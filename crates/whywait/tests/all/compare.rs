@@ -30,6 +30,7 @@ fn record(dir: &Path, ms: u64, number: u64) {
         parent_tid: 0,
         change: ThreadChange::Found,
         comm: "\x1b[2Jserver".to_owned(),
+        command: String::new(),
     }));
     for seq in 0..20 {
         let ready_ns = (1_100 + u64::from(seq) * 100) * MS;

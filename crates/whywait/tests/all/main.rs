@@ -11,4 +11,5 @@ mod privileges;
 mod publish;
 mod record;
 mod rotate;
+mod secrets;
 mod survive;

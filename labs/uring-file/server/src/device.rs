@@ -18,6 +18,9 @@ use crate::{Lab, RUN};
 const LANES: usize = 8;
 /// A request's, and an answer's: the time of the answer.
 const LENGTH: usize = 8;
+/// Of the loop that asks once and sleeps.
+const ROUNDS: u32 = 3;
+const ASLEEP: Duration = Duration::from_millis(790);
 /// How long the load may take to open its device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,6 +57,41 @@ pub(crate) fn unsubmitted(lab: &Lab) -> Result<Value> {
             Compress::BeforeSubmitting
         },
     )
+}
+
+/// One answer at a time sits in the queue while the program sleeps. Fixed: it is taken first.
+pub(crate) fn late_once(lab: &Lab) -> Result<Value> {
+    let mut ring = ReadRing::new(&IoUring::builder(), 8, 1)?;
+    let mut device = connect(&lab.dir.join("device.sock"))?;
+    let mut late_ms = 0.0;
+    for _ in 0..ROUNDS {
+        ring.queue_read(&device, 0, LENGTH, squeue::Flags::empty())?;
+        device.write_all(&[0; LENGTH])?;
+        ring.submit(0)?;
+        if !lab.fixed {
+            sleep_between();
+        }
+        ring.submit(1)?;
+        ring.reap(|_, answer| late_ms += since_ms(answer))?;
+        if lab.fixed {
+            sleep_between();
+        }
+    }
+    Ok(json!({"ops": ROUNDS, "unreaped_ms": late_ms / f64::from(ROUNDS)}))
+}
+
+#[inline(never)]
+fn sleep_between() {
+    thread::sleep(ASLEEP);
+}
+
+/// How long ago the device answered.
+fn since_ms(answer: &[u8]) -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now_ns = now.tv_sec as f64 * 1e9 + now.tv_nsec as f64;
+    answer.try_into().map_or(0.0, |answered| {
+        (now_ns - u64::from_ne_bytes(answered) as f64) / 1e6
+    })
 }
 
 struct Loop {
@@ -139,14 +177,10 @@ impl Loop {
     /// Returns the lanes that can be used again.
     #[inline(never)]
     fn reap_answers(&mut self) -> Result<Vec<usize>> {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns = now.tv_sec as f64 * 1e9 + now.tv_nsec as f64;
         let mut idle = Vec::new();
         let late_ms = &mut self.late_ms;
         self.ring.reap(|lane, answer| {
-            if let Ok(answered) = answer.try_into() {
-                *late_ms += (now_ns - u64::from_ne_bytes(answered) as f64) / 1e6;
-            }
+            *late_ms += since_ms(answer);
             idle.push(lane);
         })?;
         Ok(idle)

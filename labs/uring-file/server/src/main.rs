@@ -35,6 +35,7 @@ fn main() -> Result<()> {
     };
     let show = match fault.as_str() {
         "reap-lag" => device::reap_lag,
+        "late-once" => device::late_once,
         "unsubmitted" => device::unsubmitted,
         "cross-thread" => cross::cross_thread,
         "cq-overflow" => batches::cq_overflow,

@@ -21,7 +21,6 @@
 /* include/uapi/asm-generic/ioctls.h; SIOCOUTQ is TIOCOUTQ */
 #define SIOCOUTQ 0x5411
 #define FIONREAD 0x541b
-#define EPOLL_EVENT_BYTES 12
 #define POLLFD_BYTES 8
 #define FD_SET_BYTES 32
 
@@ -147,15 +146,15 @@ static __always_inline void send_call(struct thread *thread, struct task_struct 
 	}
 	__builtin_memset(record, 0, sizeof(*record));
 	record->type = RECORD_CALL;
-	record->nr = (s32)regs->orig_ax;
+	record->nr = call_number(regs);
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
 	record->at_ns = now;
 	record->on_cpu_ns = own_on_cpu_now(thread, now);
-	record->args[0] = regs->di;
-	record->args[1] = regs->si;
-	record->args[2] = regs->dx;
-	record->args[3] = regs->r10;
+	record->args[0] = PT_REGS_PARM1_SYSCALL(regs);
+	record->args[1] = PT_REGS_PARM2_SYSCALL(regs);
+	record->args[2] = PT_REGS_PARM3_SYSCALL(regs);
+	record->args[3] = PT_REGS_PARM4_SYSCALL(regs);
 	record->ret = ret;
 	record->sleeps = thread->seq;
 	record->fd = record->nr == NR_EPOLL_CTL ? (s32)record->args[2] : (s32)record->args[0];
@@ -174,7 +173,7 @@ int BPF_PROG(burst, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = thread_of(task);
-	s32 nr = (s32)regs->orig_ax;
+	s32 nr = call_number(regs);
 
 	if (!thread) {
 		if (task->pid != calibrating_tid)

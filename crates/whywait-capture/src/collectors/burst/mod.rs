@@ -34,6 +34,7 @@ use crate::core::skel::types::{self, record_type};
 
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[Hook {
+        functions: &[],
         tracepoint: "sys_exit",
         program: "burst",
         without: Some("loops that spin are not looked into"),

@@ -11,6 +11,7 @@
 //! tells.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 
 use whywait_events::BurstCall;
 
@@ -25,7 +26,8 @@ const EPOLL_CTL: i32 = 233;
 const IOCTL: i32 = 16;
 const FUTEX: i32 = 202;
 const IO_URING_ENTER: i32 = 426;
-const EPOLL_EVENT_BYTES: usize = 12;
+const EPOLL_EVENT_BYTES: usize = size_of::<libc::epoll_event>();
+const EPOLL_DATA_AT: usize = offset_of!(libc::epoll_event, u64);
 const POLLFD_BYTES: usize = 8;
 const FD_SET_BYTES: usize = 32;
 const EINTR: i64 = -4;
@@ -297,7 +299,12 @@ fn moves(call: &types::call_record) -> bool {
 
 fn epoll_event(bytes: &[u8]) -> Option<(u32, u64)> {
     let events = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-    let data = u64::from_le_bytes(bytes.get(4..12)?.try_into().ok()?);
+    let data = u64::from_le_bytes(
+        bytes
+            .get(EPOLL_DATA_AT..EPOLL_EVENT_BYTES)?
+            .try_into()
+            .ok()?,
+    );
     Some((events, data))
 }
 

@@ -14,9 +14,9 @@
 #include "core/threads.bpf.h"
 #include "collectors/dns/records.h"
 #include "collectors/sockets/multiplexed.bpf.h"
+#include "collectors/sockets/sent.bpf.h"
 
 #define DNS_PORT 53
-#define SOCK_DGRAM 2
 /*
  * Resolvers ask again after a second at the earliest; a slow server answers sooner. What is sent
  * within that is another question.
@@ -64,46 +64,6 @@ struct dns_address {
 	u16 port;
 	u8 rest[24];
 };
-
-/* What a call that sends was given: where the address is, and where the data. */
-struct dns_call {
-	u64 address;
-	u64 data;
-};
-
-static __always_inline void sends(struct dns_call *call, const struct thread *thread)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = user_registers(task);
-	u64 given = regs->si, head[3] = {};
-
-	call->address = 0;
-	call->data = 0;
-	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
-		return;
-	switch ((s32)regs->orig_ax) {
-	case 1: /* write */
-		call->data = given;
-		return;
-	case 44: /* sendto */
-		call->data = given;
-		call->address = regs->r8;
-		return;
-	case 46: /* sendmsg: msg_name, msg_namelen, msg_iov */
-	case 307: /* sendmmsg: the first one's */
-		if (bpf_probe_read_user(head, sizeof(head), (void *)given))
-			return;
-		call->address = head[0];
-		given = head[2];
-		break;
-	case 20: /* writev */
-		break;
-	default:
-		return;
-	}
-	if (bpf_probe_read_user(&call->data, sizeof(call->data), (void *)given))
-		call->data = 0;
-}
 
 /* A name has so many labels as a rule, or fewer. */
 #define MOST_LABELS 32
@@ -230,7 +190,7 @@ static __always_inline bool same_server(const struct dns_query *one, const struc
 static __noinline int dns_asks(struct sock *sk, const struct thread *thread, u64 now)
 {
 	struct dns_query asked = {}, *query;
-	struct dns_call call;
+	struct sent_call call;
 	u64 cookie;
 	u32 tid;
 

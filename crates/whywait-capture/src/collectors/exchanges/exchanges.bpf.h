@@ -9,6 +9,7 @@
 
 #include "core/bits.bpf.h"
 #include "collectors/exchanges/records.h"
+#include "collectors/names/names.bpf.h"
 #include "collectors/sockets/closing.bpf.h"
 #include "collectors/sockets/descriptor.bpf.h"
 #include "collectors/tasks/tasks.bpf.h"
@@ -115,12 +116,34 @@ static __always_inline void inet_peer(struct sock *sk, u8 family, struct peer_ke
 	*(u32 *)&key->address[12] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 }
 
-/* The number of a peer, and 1. */
+/* The number of a peer, and 1; `peer`: what is known of it where it is new. */
+static __noinline u32 number_of(const struct peer_key *key, struct peer *peer)
+{
+	struct peer *known;
+
+	if (!key || !peer)
+		return PEER_NONE;
+	known = bpf_map_lookup_elem(&peers, key);
+	if (known)
+		return known->number + 1;
+	if (last_peer < MAX_PEERS) {
+		peer->number = __sync_fetch_and_add(&last_peer, 1) + 1;
+		if (peer->number <= MAX_PEERS &&
+		    !bpf_map_update_elem(&peers, key, peer, BPF_NOEXIST))
+			return peer->number + 1;
+		known = bpf_map_lookup_elem(&peers, key);
+		if (known)
+			return known->number + 1;
+	}
+	COUNT(lost_peers);
+	return 1;
+}
+
 static __noinline u32 peer_of(const struct socket_state *socket)
 {
 	struct sock *sk = sk_of(socket);
 	struct peer_key key = {};
-	struct peer peer = {}, *known;
+	struct peer peer = {};
 
 	if (socket->family == AF_UNIX) {
 		key.family = AF_UNIX;
@@ -131,20 +154,7 @@ static __noinline u32 peer_of(const struct socket_state *socket)
 		key.family = AF_INET;
 		inet_peer(sk, socket->family, &key);
 	}
-	known = bpf_map_lookup_elem(&peers, &key);
-	if (known)
-		return known->number + 1;
-	if (last_peer < MAX_PEERS) {
-		peer.number = __sync_fetch_and_add(&last_peer, 1) + 1;
-		if (peer.number <= MAX_PEERS &&
-		    !bpf_map_update_elem(&peers, &key, &peer, BPF_NOEXIST))
-			return peer.number + 1;
-		known = bpf_map_lookup_elem(&peers, &key);
-		if (known)
-			return known->number + 1;
-	}
-	COUNT(lost_peers);
-	return 1;
+	return number_of(&key, &peer);
 }
 
 /* The connection's peer is looked for, once. False: it has none. */
@@ -213,6 +223,8 @@ __noinline int send_exchange(struct socket_state *socket, u64 gone_ns, u64 now)
 		COUNT(exchange_budget);
 		return 0;
 	}
+	if (names_wanted)
+		put_first_bytes(socket->id, exchange->seq, 0, true, now);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -320,6 +332,8 @@ __noinline int exchange_ends(struct socket_state *socket, bool gone, u64 now)
 	if (!exchange->first_send_ns || exchange->over)
 		return 0;
 	exchange->over = 1;
+	if (unlikely(exchange->fetches))
+		return 0;
 	if (exchange->first_read_ns) {
 		if (exchange->last_read_ns > exchange->first_read_ns)
 			count_rest(socket, now);
@@ -341,7 +355,7 @@ __noinline int exchange_ends(struct socket_state *socket, bool gone, u64 now)
 }
 
 static __always_inline void exchange_begins(struct socket_state *socket,
-					    const struct thread *thread, u64 now)
+					    const struct thread *thread, u64 now, bool fetches)
 {
 	struct exchange *exchange = &socket->exchange;
 	u32 number = exchange->peer - 1;
@@ -361,17 +375,38 @@ static __always_inline void exchange_begins(struct socket_state *socket,
 	exchange->fd = writes_to(bpf_get_current_task_btf(), thread);
 	exchange->seq++;
 	exchange->over = 0;
+	exchange->fetches = fetches;
 	exchange->pushed = 0;
-	peer = socket->tcp ? bpf_map_lookup_elem(&peers_now, &number) : 0;
+	peer = socket->tcp && !fetches ? bpf_map_lookup_elem(&peers_now, &number) : 0;
 	if (peer) {
 		one_more(&peer->in_flight, &peer->most_in_flight);
 		exchange->in_flight = 1;
 	}
 }
 
-/* A thread has written `bytes` to a connection that the target made. */
+/* What was written is none, nor the last of one that was: a broker sends unasked, and is told. */
+__noinline int exchange_is_none(struct socket_state *socket)
+{
+	struct exchange *exchange;
+
+	if (!socket)
+		return 0;
+	exchange = &socket->exchange;
+	if (!exchange->peer)
+		has_peer(socket);
+	if (exchange->first_send_ns && !exchange->over) {
+		leaves_flight(exchange);
+		exchange->over = 1;
+	}
+	return 0;
+}
+
+/*
+ * A thread has written `bytes` to a connection that the target made. `fetches`: they ask a broker
+ * for a message, whenever there is one.
+ */
 __noinline int exchange_writes(struct socket_state *socket, const struct thread *thread, u64 now,
-			       u32 bytes)
+			       u32 bytes, bool fetches)
 {
 	struct exchange *exchange;
 
@@ -384,7 +419,10 @@ __noinline int exchange_writes(struct socket_state *socket, const struct thread 
 		return 0;
 	if (!exchange->first_send_ns || exchange->first_read_ns || exchange->over) {
 		exchange_ends(socket, false, now);
-		exchange_begins(socket, thread, now);
+		exchange_begins(socket, thread, now, fetches);
+	} else if (fetches) {
+		leaves_flight(exchange);
+		exchange->fetches = 1;
 	} else if (!exchange->later_ns && exchange->bytes_out <= UNANSWERED_OUT &&
 		   now - exchange->last_send_ns >= threshold_ns) {
 		/* What was sent before may have wanted no answer: its reply will show. */
@@ -396,6 +434,8 @@ __noinline int exchange_writes(struct socket_state *socket, const struct thread 
 	exchange->last_send_ns = now;
 	exchange->send_tid = thread->tid;
 	exchange->bytes_out += bytes;
+	if (names_wanted && !thread->uring)
+		keep_first_bytes(socket->id, exchange->seq, thread->tgid, bytes, now);
 	return 0;
 }
 
@@ -499,6 +539,8 @@ __noinline int exchange_reads(struct socket_state *socket, const struct arrivals
 	exchange->last_read_ns = now;
 	exchange->read_tid = thread->tid;
 	exchange->bytes_in = bytes;
+	if (names_wanted && !thread->uring)
+		name_is_replied_to(socket->id, exchange->seq, bytes, now);
 	count_exchange(socket, now);
 	if (now - exchange->first_send_ns >= threshold_ns || short_has_room(now))
 		send_exchange(socket, 0, now);

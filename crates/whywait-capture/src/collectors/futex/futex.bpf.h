@@ -57,7 +57,7 @@ static __always_inline void read_futex(struct thread *thread, const struct pt_re
 	u32 value = thread->args[2];
 
 	thread->word_tells = 0;
-	thread->timeout = regs->r10 != 0;
+	thread->timeout = PT_REGS_PARM4_SYSCALL(regs) != 0;
 	if (op == FUTEX_LOCK_PI || op == FUTEX_LOCK_PI2) {
 		thread->word_tells = WORD_TELLS_OWNER;
 		thread->owner = 0;

@@ -8,7 +8,7 @@ use whywait_events::{Event, ResponseLook};
 use crate::collectors::cpu::connections::address;
 use crate::collectors::sockets;
 use crate::core::collector::{Collector, Keeper};
-use crate::core::error::{CaptureError, one_line};
+use crate::core::error::CaptureError;
 use crate::core::iterate;
 use crate::core::kernel;
 use crate::core::programs::Programs;
@@ -69,17 +69,7 @@ impl Keeper for Responses {
 fn records(programs: &Programs) -> Result<Vec<types::response_record>, CaptureError> {
     let map = programs.skel.maps.sockets.as_fd();
     let program = &programs.skel.progs.responses_under_way;
-    let link = program.attach_iter(map).map_err(|error| {
-        CaptureError::of_limits(&error).unwrap_or_else(|| CaptureError::Attach {
-            program: "bpf_sk_storage_map",
-            reason: one_line(&error),
-        })
-    })?;
-    let mut buffer = Vec::new();
-    iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
-        what: "responses",
-        source,
-    })?;
+    let buffer = iterate::over_sockets(program, map, "responses_under_way")?;
     let mut bytes = buffer.as_slice();
     let mut found = Vec::new();
     while let Some((record, size)) = decode(bytes) {

@@ -104,7 +104,10 @@ int responses_under_way(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
-	if (!socket || socket->role != SOCKET_SERVER || !look_at_response(socket, &record))
+	/* What is pushed has no end. */
+	if (!socket || socket->role != SOCKET_SERVER || socket->pushes == PUSHES)
+		return 0;
+	if (!look_at_response(socket, &record))
 		return 0;
 	record.tgid = socket->tgid;
 	record.socket = socket->id;

@@ -24,6 +24,11 @@ const WITHIN_NS: u64 = 1_000_000_000;
 /// Periods of the dense clock to one of the sparse one.
 const PERIODS: u64 = 4;
 
+/// Of the dense clock.
+pub(crate) fn period_ns(hz: u32) -> u64 {
+    1_000_000_000 / u64::from(hz.max(1))
+}
+
 /// The clocks of all CPUs. Dropping it stops them.
 #[derive(Default)]
 pub(crate) struct Clock {
@@ -39,7 +44,7 @@ impl Clock {
     /// CPUs on which it cannot are recorded, with why.
     pub(crate) fn start(&mut self, program: &ProgramMut<'_>, hz: u32) -> Vec<(u32, String)> {
         let mut without = Vec::new();
-        let period_ns = 1_000_000_000 / u64::from(hz.max(1));
+        let period_ns = period_ns(hz);
         for cpu in perf::online_cpus() {
             if let Err(reason) = self.add(program, cpu, period_ns) {
                 without.push((cpu, reason));
@@ -72,12 +77,19 @@ impl Clock {
     /// Has the dense clock tick if `slow_ns`, the time for which anything was slow so far, has
     /// grown enough within a second not long before `now_ns`, or if `dense`; and the sparse one
     /// otherwise.
-    pub(crate) fn set(&mut self, slow_ns: u64, dense: bool, now_ns: Ns) {
+    ///
+    /// `between` is called while none ticks.
+    pub(crate) fn set(&mut self, slow_ns: u64, dense: bool, now_ns: Ns, between: impl FnOnce()) {
         if self.rates.wants_sparse(slow_ns, dense, now_ns) != self.is_sparse {
-            self.is_sparse = !self.is_sparse;
             for (dense, sparse) in &self.clocks {
-                perf::set_ticking(sparse.as_fd(), self.is_sparse);
-                perf::set_ticking(dense.as_fd(), !self.is_sparse);
+                perf::set_ticking(sparse.as_fd(), false);
+                perf::set_ticking(dense.as_fd(), false);
+            }
+            self.is_sparse = !self.is_sparse;
+            between();
+            for (dense, sparse) in &self.clocks {
+                let wanted = if self.is_sparse { sparse } else { dense };
+                perf::set_ticking(wanted.as_fd(), true);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Sample};
-use whywait_stacks::Registers;
+use whywait_stacks::{Registers, RunningThread};
 
 use crate::core::collector::{Collector, Configuration, Keeper};
 use crate::core::error::CaptureError;
@@ -12,7 +12,7 @@ use crate::core::programs::Programs;
 use crate::core::records::{Record, kernel_addresses};
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type};
-use clock::{Clock, DENSE_CLOCK_NS};
+use clock::{Clock, DENSE_CLOCK_NS, period_ns};
 
 mod clock;
 
@@ -24,7 +24,10 @@ pub(crate) const COLLECTOR: Collector = Collector {
 };
 
 fn configure(configuration: &mut Configuration<'_>) {
-    configuration.variables.dense_clock_ns = DENSE_CLOCK_NS;
+    let variables = &mut *configuration.variables;
+    variables.dense_clock_ns = DENSE_CLOCK_NS;
+    variables.clock_period_ns = period_ns(configuration.options.sample_hz);
+    variables.clock_tells_stolen = kernel::is_virtual();
 }
 
 /// The sampling clock, and what BPF is to know of it.
@@ -67,7 +70,9 @@ impl Keeper for Sampling {
     /// Has the clock tick as often as is wanted.
     fn pace(&mut self, programs: &mut Programs, dense: bool) {
         if let Some(variables) = programs.variables_mut() {
-            self.clock.set(variables.slow_ns, dense, kernel::now_ns());
+            let (slow_ns, set) = (variables.slow_ns, &mut variables.clock_set);
+            self.clock
+                .set(slow_ns, dense, kernel::now_ns(), || *set += 1);
             variables.clock_is_sparse = self.clock.is_sparse();
         }
     }
@@ -82,10 +87,17 @@ fn sample(
         ip: record.ip,
         sp: record.sp,
         bp: record.bp,
+        lr: record.lr,
+    };
+    let running = RunningThread {
+        tgid: record.tgid,
+        tid: record.tid,
+        at_ns: record.at_ns,
+        registers,
+        kept: Some(record.kept),
     };
     let (tgid, tid) = (record.tgid, record.tid);
-    let unwinder = &mut shared.output.unwinder;
-    let unwound = unwinder.unwind_running(tgid, tid, record.at_ns, registers, stack);
+    let unwound = shared.output.unwinder.unwind_running(running, stack);
     let (user_stack, _) = shared.output.unwound(unwound)?;
     let kernel_stack = shared.output.kernel_stack(kernel_addresses(
         &record.kernel_stack,

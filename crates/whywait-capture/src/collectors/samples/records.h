@@ -11,7 +11,8 @@ struct sample_record {
 	u64 at_ns;
 	u32 tid;
 	u32 tgid;
-	u64 ip, sp, bp;
+	u64 ip, sp, bp, lr;
+	u64 kept[2]; /* registers in which interpreters have their frame and instruction */
 	u32 stack_len;
 	s32 kernel_stack_len;
 	u32 futile; /* in a poll, in an interval in which no byte has moved */

@@ -29,15 +29,14 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct thread *thread = thread_of(task);
 	struct sample_record *record;
 	struct pt_regs *regs;
-	u64 stolen_ns = stolen_since(task);
-	u64 periods = bpf_get_attach_cookie(ctx);
+	u64 periods = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
+	u64 stolen_ns = stolen_since_tick(task, periods, now);
 	u64 slow_seen_ns = stolen_ns;
 	bool ring_stands;
-	u64 sp, now;
+	u64 sp;
 
 	if (!thread)
 		return 0;
-	now = bpf_ktime_get_ns();
 	if (stolen_ns)
 		note_stolen(thread, stolen_ns, now);
 	COUNT(events);
@@ -53,9 +52,12 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
 	regs = user_registers(task);
-	record->ip = regs->ip;
-	record->sp = sp = regs->sp;
-	record->bp = regs->bp;
+	record->ip = PT_REGS_IP(regs);
+	record->sp = sp = PT_REGS_SP(regs);
+	record->bp = PT_REGS_FP(regs);
+	record->lr = LINK_REGISTER(regs);
+	record->kept[0] = KEPT_REGISTER(regs);
+	record->kept[1] = OTHER_KEPT_REGISTER(regs);
 	record->kernel_stack_len =
 		bpf_get_stack(ctx, record->kernel_stack, sizeof(record->kernel_stack), 0);
 	/* Before there are ways to part: the verifier follows each through all of the copying. */
@@ -66,9 +68,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (!is_running(thread))
 		must_run(task, thread, now);
 	ring_stands = record->kernel_stack_len > 0 &&
-		      call_family((s32)regs->orig_ax) == CALL_URING &&
+		      call_family(call_number(regs)) == CALL_URING &&
 		      uring_stands(thread, task, regs, now);
-	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, (s32)regs->orig_ax,
+	record->futile = cpu_sampled(thread, record->kernel_stack_len > 0, call_number(regs),
 				     ring_stands, periods, now);
 	/*
 	 * It would count as slow when it is over; more samples would tell where it is while it

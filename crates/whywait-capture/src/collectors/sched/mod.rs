@@ -56,6 +56,8 @@ fn configure(configuration: &mut Configuration<'_>) {
             variables.preempt_count_known = true;
             variables.preempt_count_from_runqueue = distance;
         }
+        // It has its place in the task (compat.bpf.h).
+        None if cfg!(target_arch = "aarch64") => {}
         None => configuration
             .notes
             .push("this kernel does not tell in which context a wake is made".to_owned()),

@@ -11,6 +11,7 @@
 #include "collectors/futex/futex.bpf.h"
 #include "collectors/futex/sums.bpf.h"
 #include "collectors/herd/herd.bpf.h"
+#include "collectors/jobs/handed.bpf.h"
 #include "collectors/sched/cpu_waits.bpf.h"
 #include "collectors/sched/io.bpf.h"
 #include "collectors/sched/stolen.bpf.h"
@@ -246,15 +247,18 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->interruptible = (task_state & TASK_STATES) == TASK_INTERRUPTIBLE;
 	thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	regs = user_registers(task);
-	thread->nr = (s32)regs->orig_ax;
-	thread->args[0] = regs->di;
-	thread->args[1] = regs->si;
-	thread->args[2] = regs->dx;
-	thread->ip = regs->ip;
-	thread->sp = regs->sp;
+	thread->nr = call_number(regs);
+	thread->args[0] = PT_REGS_PARM1_SYSCALL(regs);
+	thread->args[1] = PT_REGS_PARM2_SYSCALL(regs);
+	thread->args[2] = PT_REGS_PARM3_SYSCALL(regs);
+	thread->ip = PT_REGS_IP(regs);
+	thread->sp = PT_REGS_SP(regs);
 	thread->stack_key = 0;
 	thread->storm = 0;
 	thread->family = family = call_family(thread->nr);
+	if (unlikely(thread->handed && sleeps_in_read(thread) &&
+		     thread->handed_fd == (u32)thread->args[0]))
+		helper_rests(thread, now);
 	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
 	/*
@@ -547,6 +551,9 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		}
 		send_waker(thread, waker, by, now);
 	}
+	if (unlikely(by && by->fetches && thread->state == THREAD_SLEEPING &&
+		     sleeps_in_read(thread)))
+		hands_over(by, thread, now);
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);
 out:

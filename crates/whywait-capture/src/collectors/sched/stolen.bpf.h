@@ -6,6 +6,10 @@
  * time in which the thread could have run and had no CPU: not in its time on a CPU, and recorded
  * like a preemption if it was long.
  *
+ * Many hosts do not tell (all but KVM and Xen, and emulators). There the clock of the samples does:
+ * it ticks at equal distances, and one that comes late was due while its CPU stood still. That is a
+ * part of the standstill, from when the tick was due; a standstill between two ticks is not seen.
+ *
  * The clock of the samples looks whenever it ticks, and after a long standstill its tick is due and
  * comes as soon as the CPU goes on. It only notes what it sees, because it may have interrupted a
  * hook that uses the thread's totals; the thread's next hook puts them right. A thread that reads,
@@ -24,6 +28,41 @@ struct {
 	__type(value, u64);
 } stolen_seen SEC(".maps");
 
+/* Of each CPU: when its clock ticks next, and which of its rates that is for. */
+struct clock_state {
+	u64 due_ns;
+	u64 set;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct clock_state);
+} clock_states SEC(".maps");
+
+/* By how much a tick that stands for so many periods came late, from the threshold on. */
+static __always_inline u64 late_ns(u64 periods, u64 now)
+{
+	u64 period_ns = clock_period_ns * periods, late;
+	struct clock_state *clock;
+	u32 zero = 0;
+
+	clock = bpf_map_lookup_elem(&clock_states, &zero);
+	if (!clock || !period_ns)
+		return 0;
+	/* None comes early: the one before was late, as the first one may be. */
+	if (!clock->due_ns || clock->set != clock_set || now < clock->due_ns) {
+		clock->set = clock_set;
+		clock->due_ns = now + period_ns;
+		return 0;
+	}
+	late = now - clock->due_ns;
+	clock->due_ns += period_ns * (1 + late / period_ns);
+	/* Interrupts that are turned off make less. */
+	return late >= threshold_ns ? late : 0;
+}
+
 /* How long this CPU stood still since this was last asked on it, in nanoseconds. */
 static __always_inline u64 stolen_since(struct task_struct *task)
 {
@@ -36,6 +75,16 @@ static __always_inline u64 stolen_since(struct task_struct *task)
 	before_ns = *seen;
 	*seen = stolen_ns;
 	return before_ns && stolen_ns > before_ns ? stolen_ns - before_ns : 0;
+}
+
+/* The same, where the clock ticks. */
+static __always_inline u64 stolen_since_tick(struct task_struct *task, u64 periods, u64 now)
+{
+	u64 stolen_ns = stolen_since(task);
+
+	if (!clock_tells_stolen || stolen_so_far(task))
+		return stolen_ns;
+	return late_ns(periods, now);
 }
 
 /* The current thread was on a CPU that stood still for `ns` until now. */

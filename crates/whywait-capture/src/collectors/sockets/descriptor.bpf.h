@@ -14,14 +14,14 @@ static __always_inline u32 writes_to(struct task_struct *task, const struct thre
 
 	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
 		return 0;
-	switch ((s32)regs->orig_ax) {
+	switch (call_number(regs)) {
 	case 1: /* write */
 	case 20: /* writev */
 	case 40: /* sendfile */
 	case 44: /* sendto */
 	case 46: /* sendmsg */
 	case 307: /* sendmmsg */
-		return (u32)regs->di + 1;
+		return (u32)PT_REGS_PARM1_SYSCALL(regs) + 1;
 	}
 	return 0;
 }

@@ -7,23 +7,18 @@
 
 #include "collectors/abandoned/abandoned.bpf.h"
 #include "collectors/cpu/cpu.bpf.h"
-#include "collectors/dns/dns.bpf.h"
+#include "collectors/datagrams/datagrams.bpf.h"
 #include "collectors/exchanges/exchanges.bpf.h"
 #include "collectors/herd/herd.bpf.h"
+#include "collectors/jobs/jobs.bpf.h"
+#include "collectors/pushes/pushes.bpf.h"
 #include "collectors/sched/sched.bpf.h"
 #include "collectors/sockets/closing.bpf.h"
 #include "collectors/sockets/later.bpf.h"
 #include "collectors/sockets/own.bpf.h"
 #include "collectors/sockets/requests.bpf.h"
+#include "collectors/streams/streams.bpf.h"
 #include "collectors/uring/taken.bpf.h"
-
-/* A read or a write of a thread of the target. */
-struct transfer {
-	struct task_struct *task;
-	struct thread *thread;
-	u64 now;
-	u64 on_cpu_ns; /* of the thread so far */
-};
 
 /* What reads and writes have in common. False: the thread is none of the target's. */
 static __always_inline bool transfer_begins(struct transfer *transfer, bool reads, int ret,
@@ -52,10 +47,7 @@ static __always_inline bool transfer_begins(struct transfer *transfer, bool read
 	return true;
 }
 
-/*
- * The state of a connection or a listener; 0: there is none, as of datagrams, which are no
- * requests.
- */
+/* The state of a connection or a listener; 0: there is none, as of datagrams. */
 static __always_inline struct socket_state *stream_of(struct sock *sk)
 {
 	struct socket_state *socket;
@@ -88,6 +80,16 @@ __noinline int last_request_ends(struct socket_state *socket, const struct arriv
 	return 0;
 }
 
+/* A connection is over, or the recording is. */
+static __always_inline void connection_ends(struct socket_state *socket, struct sock *sk,
+					    bool closed, u64 now)
+{
+	if (unlikely(socket->streams && closed))
+		streams_end(socket, now);
+	else
+		last_request_ends(socket, arrivals_of(socket, sk), closed, now);
+}
+
 /*
  * The answer to what was read has been written, though the hook of that has not run yet: what is
  * read now is of the next request. So it is where one thread writes while another one waits for the
@@ -103,24 +105,43 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 					  struct thread *thread, int ret, int flags, u64 now,
 					  u64 on_cpu_ns)
 {
-	const struct arrivals *arrivals = arrivals_of(socket, sk);
+	struct arrivals *arrivals = arrivals_of(socket, sk);
 	u64 read_before_ns = socket->read_ns;
+	int http2;
 
 	if (unlikely(!socket->peer))
 		find_peer(socket, thread->tgid);
+	if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
+		was_read(socket, now);
+		streams_move(socket, arrivals, thread, now, ret);
+		return;
+	}
+	if (unlikely(socket->pushes == PUSHES || !socket->pushes) && is_pong(thread, ret)) {
+		was_read(socket, now);
+		return;
+	}
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
 		if (unlikely(socket->closing))
 			settle_closing(socket, peer_leaves(socket, ret), now);
-		look_for_others(socket, thread, ret);
+		http2 = look_for_others(socket, thread, ret);
+		if (unlikely(http2))
+			streams_begin(socket, arrivals, http2 == HTTP2_PREFACE);
 		request_ends(socket, arrivals, now);
 		was_read(socket, now);
+		if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
+			socket->tgid = thread->tgid;
+			streams_move(socket, arrivals, thread, now, ret);
+			return;
+		}
 		request_begins(socket, arrivals,
 			       arrival_of(socket, arrivals, ret + socket->next_in, read_before_ns,
 					  now));
 	} else if (unlikely(answer_is_out(socket))) {
 		was_read(socket, now);
 		socket->next_in += ret;
+		if (names_wanted && !thread->uring)
+			keep_first_bytes(socket->id, socket->seq + 1, thread->tgid, ret, now);
 		return;
 	} else {
 		look_for_rest(socket);
@@ -130,6 +151,8 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 			may_begin_later(socket, arrivals, thread, ret, read_before_ns);
 	}
 	socket->bytes_in += ret;
+	if (names_wanted && !thread->uring)
+		keep_first_bytes(socket->id, socket->seq, thread->tgid, ret, now);
 	if (socket->recv_ns)
 		return;
 	thread->open.requests++;
@@ -146,42 +169,6 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 		uring_reads(socket, thread, flags);
 }
 
-/* How the time from the read to this write was spent. */
-static __always_inline void account_service(struct socket_state *socket,
-					    const struct thread *thread, u64 now, u64 on_cpu_ns)
-{
-	if (likely(thread->tid == socket->recv_tid)) {
-		/* Most answers are written before the thread was switched even once. */
-		if (likely(socket->only_on_cpu && thread->in_ns &&
-			   thread->in_ns <= socket->recv_ns)) {
-			socket->service[PART_ON_CPU] = now - socket->recv_ns;
-			return;
-		}
-		socket->only_on_cpu = 0;
-		for (int i = 0; i < PART_COUNT; i++)
-			socket->service[i] = thread->parts[i] - socket->at_recv[i];
-		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
-		return;
-	}
-	socket->only_on_cpu = 0;
-	/*
-	 * Another thread answers: until it was woken (or came to it) the request waited for
-	 * threads.
-	 */
-	__builtin_memset(socket->service, 0, sizeof(socket->service));
-	if (thread->back_ns > socket->recv_ns) {
-		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ?
-				    thread->wake_ns :
-				    thread->back_ns;
-
-		socket->service[PART_THREAD] = woken - socket->recv_ns;
-		socket->service[PART_RUNNABLE] = thread->back_ns - woken;
-		socket->service[PART_ON_CPU] = now - thread->back_ns;
-	} else {
-		socket->service[PART_ON_CPU] = now - socket->recv_ns;
-	}
-}
-
 /* A thread has written to the socket, of which a request was read. */
 static __always_inline void writes_response(struct socket_state *socket, struct sock *sk,
 					    const struct transfer *transfer, int ret)
@@ -191,6 +178,14 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 	bool closing = false;
 
 	if (likely(!socket->first_send_ns)) {
+		if (unlikely(!socket->pushes))
+			look_at_head(socket, thread, ret);
+		if (is_push(socket, thread, ret, now - socket->recv_ns, false)) {
+			/* What was read wanted no answer: an acknowledgement, say. */
+			socket->ready_ns = 0;
+			push_is_written(socket, sk, transfer);
+			return;
+		}
 		if (unlikely(socket->later.ready_ns))
 			begin_later(socket, thread, now);
 		socket->first_send_ns = now;
@@ -203,6 +198,10 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 			socket->taken_ns = uring_taken(socket);
 		if (unlikely(ret >= LARGE_RESPONSE))
 			look_for_tail(socket, arrivals_of(socket, sk));
+	} else if (unlikely(socket->pushes == PUSHES) ||
+		   is_push(socket, thread, ret, now - socket->last_send_ns, true)) {
+		push_is_written(socket, sk, transfer);
+		return;
 	} else {
 		closing = may_be_closing(socket, ret, now);
 		if (!closing)
@@ -229,8 +228,8 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		count_at_once(socket);
 }
 
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(sk_data_ready, struct sock *sk)
+/* There is something to be read from a socket, or to be accepted. */
+static __always_inline int socket_is_ready(struct sock *sk)
 {
 	struct arrivals *arrivals;
 
@@ -242,6 +241,8 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 
 		if (!may_be_the_targets(sk))
 			return 0;
+		if (sk->sk_type == SOCK_DGRAM)
+			return datagram_arrives(sk);
 		socket = socket_elsewhere(sk);
 		if (!socket)
 			socket = unix_discover(sk);
@@ -265,11 +266,19 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	if (only_fin(sk))
 		return 0;
 	note_arrival(arrivals, sk);
+	if (unlikely(arrivals->streams))
+		note_packet(sk, arrivals->streams);
 	return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(sk_data_ready, struct sock *sk)
+{
+	return socket_is_ready(sk);
+}
+
+/* A thread has tried to read from a socket. */
+static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 {
 	struct socket_state *socket;
 	struct transfer transfer;
@@ -285,7 +294,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (unlikely(flags & MSG_PEEK))
 		return 0;
 	if (unlikely(!socket))
-		return dns_answers(sk, now, ret);
+		return datagram_is_read(sk, &transfer, ret, flags);
 	if (unlikely(ret < 0))
 		return 0;
 	if (unlikely(ret == 0) && !socket->ended) {
@@ -295,7 +304,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT && ret > 0)
-			exchange_reads(socket, arrivals_of(socket, sk), thread, now, ret);
+			client_reads(socket, arrivals_of(socket, sk), &transfer, ret);
 		return 0;
 	}
 	if (unlikely(ret == 0)) {
@@ -304,6 +313,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 			settle_closing(socket, true, now);
 			if (socket->last_send_ns)
 				request_ends(socket, arrivals_of(socket, sk), now);
+			streams_end(socket, now);
 			socket_ends(socket, sk, now);
 			socket_leaves(sk);
 		}
@@ -314,8 +324,14 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return 0;
 }
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	return socket_was_read(sk, ret, flags);
+}
+
+/* A thread has tried to write to a socket. */
+static __always_inline int socket_was_written(struct sock *sk, int ret)
 {
 	struct socket_state *socket;
 	struct transfer transfer;
@@ -324,23 +340,38 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
 		return 0;
 	socket = stream_of(sk);
 	if (unlikely(!socket))
-		return ret > 0 ? dns_asks(sk, transfer.thread, transfer.now) : 0;
+		return ret >= 0 ? datagram_is_sent(sk, &transfer, ret) : 0;
 	if (unlikely(socket->left == LEFT_RESET))
 		answers_nobody(socket, transfer.thread, transfer.now, ret);
 	if (ret <= 0)
 		return 0;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
-			exchange_writes(socket, transfer.thread, transfer.now, ret);
+			client_writes(socket, &transfer, ret);
 		return 0;
 	}
 	transfer.thread->open.bytes_out += ret;
 	cpu_answers(transfer.thread, socket->id, transfer.on_cpu_ns);
-	if (likely(socket->ready_ns && socket->recv_ns))
+	if (likely(socket->ready_ns && socket->recv_ns)) {
 		writes_response(socket, sk, &transfer, ret);
-	else
-		socket->send_tid = transfer.thread->tid; /* see responses.bpf.h */
+		return 0;
+	}
+	socket->send_tid = transfer.thread->tid; /* see responses.bpf.h */
+	if (socket->multiplex == MULTIPLEX_STREAMS) {
+		streams_move(socket, arrivals_of(socket, sk), transfer.thread, transfer.now, -ret);
+		return 0;
+	}
+	/* Of a connection that was there before whywait. */
+	if (socket->pushes < PUSHES_NOT)
+		is_push(socket, transfer.thread, ret, threshold_ns, true);
+	push_is_written(socket, sk, &transfer);
 	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	return socket_was_written(sk, ret);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -413,7 +444,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		if (new_state != TCP_CLOSE)
 			return 0;
 		/* The socket itself does not know yet. */
-		last_request_ends(socket, arrivals_of(socket, sk), true, now);
+		connection_ends(socket, sk, true, now);
 		socket_ends(socket, sk, now);
 out:
 		if (new_state == TCP_CLOSE) {
@@ -492,6 +523,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	if (!sk)
 		return 0;
 	if (file_pass == 0) {
+		datagram_socket_was_there(sk);
 		if (sk->__sk_common.skc_state != TCP_LISTEN)
 			return 0;
 		if (is_unix_stream(sk))
@@ -502,7 +534,7 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 		kind = sk->sk_protocol == IPPROTO_MPTCP ? LISTENS_ABOVE : LISTENS;
 		bpf_map_update_elem(&listen_ports, &port, &kind, BPF_ANY);
 	}
-	if (bpf_sk_storage_get(&sockets, sk, 0, 0))
+	if (sk->sk_type == SOCK_DGRAM || bpf_sk_storage_get(&sockets, sk, 0, 0))
 		return 0;
 	socket = socket_discover(sk);
 	if (!socket)
@@ -579,8 +611,8 @@ int flush_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 		exchange_ends(socket, false, now);
 	if (socket->role != SOCKET_SERVER)
 		return 0;
-	last_request_ends(socket, arrivals_of(socket, sk),
-			  sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
+	connection_ends(socket, sk,
+			sk->sk_shutdown || sk->__sk_common.skc_state != TCP_ESTABLISHED, now);
 	cpu = socket_cpu_of(socket->id);
 	if (!cpu || cpu->cpu_ns < OPEN_SOCKET_RECORDED_NS)
 		return 0;

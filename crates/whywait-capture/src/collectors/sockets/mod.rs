@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::ProgramInput;
 use whywait_events::recording::WriteError;
-use whywait_events::{Event, Part, Parts, Request};
+use whywait_events::{Event, Part, Parts, Request, WorkKind};
 
 use crate::collectors::cpu::connections;
-use crate::core::collector::{Collector, Hook, Keeper};
+use crate::core::collector::{Collector, Hook, HookFunction, Keeper};
 use crate::core::counters::per_cpu_of;
-use crate::core::error::{CaptureError, one_line};
+use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
 use crate::core::kernel;
 use crate::core::programs::Programs;
@@ -26,9 +26,20 @@ const WITHOUT: &str =
 pub(crate) const COLLECTOR: Collector = Collector {
     hooks: &[
         Hook::or("inet_sock_set_state", WITHOUT),
-        Hook::or("sk_data_ready", WITHOUT),
-        Hook::or("sock_recv_length", WITHOUT),
-        Hook::or("sock_send_length", WITHOUT),
+        Hook::or("sk_data_ready", WITHOUT).or_at(&[HookFunction::always("sock_def_readable")]),
+        Hook::or("sock_recv_length", WITHOUT).or_at(&[
+            HookFunction::always("inet_recvmsg"),
+            HookFunction::always("inet6_recvmsg"),
+            HookFunction::always("unix_stream_recvmsg"),
+            HookFunction::always("unix_dgram_recvmsg"),
+        ]),
+        Hook::or("sock_send_length", WITHOUT).or_at(&[
+            HookFunction::always("inet_sendmsg"),
+            HookFunction::always("inet6_sendmsg"),
+            HookFunction::always("unix_stream_sendmsg"),
+            HookFunction::always("unix_dgram_sendmsg"),
+            HookFunction::at_times("sock_sendpage"),
+        ]),
     ],
     all_or_none: true,
     // The other way round than with threads: which end of a connection is the target's is known
@@ -126,6 +137,7 @@ fn followed(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {
     let followed = programs.has_all(&COLLECTOR);
     if let Some(variables) = programs.variables_mut() {
         variables.sockets_followed = followed;
+        variables.sockets_followed_ns = kernel::now_ns();
     }
     Ok(())
 }
@@ -134,56 +146,66 @@ fn followed(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {
 fn flush(programs: &Programs) -> Result<Vec<u8>, CaptureError> {
     let map = programs.skel.maps.sockets.as_fd();
     let program = &programs.skel.progs.flush_sockets;
-    let link = program.attach_iter(map).map_err(|error| {
-        CaptureError::of_limits(&error).unwrap_or_else(|| CaptureError::Attach {
-            program: "bpf_sk_storage_map",
-            reason: one_line(&error),
-        })
-    })?;
-    let mut buffer = Vec::new();
-    iterate::read(&link, &mut buffer).map_err(|source| CaptureError::Iterate {
-        what: "sockets",
-        source,
-    })?;
+    let buffer = iterate::over_sockets(program, map, "flush_sockets")?;
     // It cannot fail but for a lack of memory; then some are not counted.
     let ended = &programs.skel.progs.count_ended_unix_sockets;
     let _ = ended.test_run(ProgramInput::default());
+    let unanswered = &programs.skel.progs.count_unanswered_datagrams;
+    let _ = unanswered.test_run(ProgramInput::default());
+    let map = programs.skel.maps.datagram_sockets.as_fd();
+    let dropped = &programs.skel.progs.count_dropped_datagrams;
+    iterate::over_sockets(dropped, map, "count_dropped_datagrams")?;
+    let streams = &programs.skel.progs.count_open_streams;
+    let _ = streams.test_run(ProgramInput::default());
+    let _ = programs
+        .skel
+        .progs
+        .end_jobs
+        .test_run(ProgramInput::default());
     Ok(buffer)
 }
 
-/// The sums over the requests that are not in the table of requests: of others, and of the target's
-/// own to itself.
+/// The sums over the requests that are not in the table of requests: of others, of the target's own
+/// to itself, and jobs.
 fn counters(programs: &Programs) -> Vec<(String, u64)> {
-    let servers = 0..=programs.servers;
-    let all = |own| {
-        servers
-            .clone()
-            .flat_map(move |server| totals(programs, server, own))
+    let all = |whose| {
+        let servers = 0..=programs.servers;
+        servers.flat_map(move |server| totals(programs, server, whose))
     };
-    let mut found = sums_of("", &Vec::from_iter(all(0)), &Vec::from_iter(all(1)));
+    let mut found = sums_of("", &|whose| all(whose).collect());
     for server in 1..=programs.servers {
-        let [others, own] = [0, 1].map(|own| totals(programs, server, own));
-        found.extend(sums_of(&format!("server.{server}."), &others, &own));
+        let name = format!("server.{server}.");
+        found.extend(sums_of(&name, &|whose| totals(programs, server, whose)));
     }
     found
 }
 
 fn sums_of(
-    whose: &str,
-    others: &[types::request_totals],
-    own: &[types::request_totals],
+    server: &str,
+    totals: &dyn Fn(types::whose) -> Vec<types::request_totals>,
 ) -> Vec<(String, u64)> {
-    let mut found = sums(whose, others);
-    if own.iter().any(|totals| totals.count > 0) {
-        found.extend(sums(&format!("{whose}own."), own));
+    let mut found = sums(server, &totals(types::whose::WHOSE_OTHERS));
+    for (whose, name) in [
+        (types::whose::WHOSE_OWN, "own."),
+        (types::whose::WHOSE_JOBS, "jobs."),
+        (types::whose::WHOSE_HANDED_JOBS, "handed-jobs."),
+    ] {
+        let totals = totals(whose);
+        if totals.iter().any(|totals| totals.count > 0) {
+            found.extend(sums(&format!("{server}{name}"), &totals));
+        }
     }
     found
 }
 
-/// What each CPU has of the requests of others (0), or of the target's own to itself (1), of one
-/// server; 0: of those that are not kept apart.
-fn totals(programs: &Programs, server: u32, own: u32) -> Vec<types::request_totals> {
-    per_cpu_of(&programs.skel.maps.totals, 2 * server + own)
+/// What each CPU has of these requests of one server; 0: of those that are not kept apart.
+pub(crate) fn totals(
+    programs: &Programs,
+    server: u32,
+    whose: types::whose,
+) -> Vec<types::request_totals> {
+    let place = types::whose::WHOSE_COUNT.0 * server + whose.0;
+    per_cpu_of(&programs.skel.maps.totals, place)
 }
 
 fn sums(whose: &str, cpus: &[types::request_totals]) -> Vec<(String, u64)> {
@@ -268,11 +290,21 @@ fn request(record: &types::request_record, shared: &mut Shared) -> Result<(), Wr
         unserved_wakeup_ns: record.unserved_wakeup_ns,
         service: Parts(record.service),
         taken_ns: time(record.taken_ns),
+        ended_ns: time(record.ended_ns),
         gone_ns: time(record.gone_ns),
         unaccepted: record.unaccepted != 0,
         since_before: record.since_before != 0,
         multiplexed: record.multiplexed != 0,
         own: record.own != 0,
+        broker: record.broker,
+        handed_by: record.handed_by,
+        kind: match types::work_kind(record.kind) {
+            types::work_kind::WORK_DATAGRAM => WorkKind::Datagram,
+            types::work_kind::WORK_HTTP2 => WorkKind::Http2,
+            types::work_kind::WORK_JOB => WorkKind::Job,
+            types::work_kind::WORK_HANDED_JOB => WorkKind::HandedJob,
+            _ => WorkKind::Stream,
+        },
         recv_task: shared.output.task(record.tgid, record.recv_task),
         send_task: shared.output.task(record.tgid, record.send_task),
     };

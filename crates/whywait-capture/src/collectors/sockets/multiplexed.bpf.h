@@ -29,7 +29,7 @@
 
 static __always_inline bool is_multiplexed(const struct socket_state *socket)
 {
-	return socket->multiplex == MULTIPLEX_OVERLAPS || socket->multiplex == MULTIPLEX_HTTP2;
+	return socket->multiplex >= MULTIPLEX_OVERLAPS && socket->multiplex <= MULTIPLEX_STREAMS;
 }
 
 /* It is one from now on, and has been all the time. */
@@ -55,9 +55,9 @@ static __noinline int found_multiplexed(struct socket_state *socket, u8 how)
 static __always_inline u64 read_into(struct task_struct *task)
 {
 	struct pt_regs *regs = user_registers(task);
-	u64 given = regs->si, vector = given, base = 0;
+	u64 given = PT_REGS_PARM2_SYSCALL(regs), vector = given, base = 0;
 
-	switch ((s32)regs->orig_ax) {
+	switch (call_number(regs)) {
 	case 0: /* read */
 	case 45: /* recvfrom */
 		return given;
@@ -151,7 +151,10 @@ __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 	return 0;
 }
 
-/* The first bytes that are read, or the first that whywait sees. */
+/* What shows that a connection is one of HTTP/2. */
+enum http2 { HTTP2_NOT, HTTP2_PREFACE, HTTP2_FRAMES };
+
+/* The first bytes that are read, or the first that whywait sees: what they show (HTTP2_…). */
 __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread, u32 bytes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -159,19 +162,20 @@ __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread,
 	u64 at;
 
 	if (!socket || !thread)
-		return 0;
+		return HTTP2_NOT;
 	left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex - MULTIPLEX_OLD : 0;
 	socket->multiplex = left > 1 ? socket->multiplex - 1 : MULTIPLEX_NONE;
 	/* What an io_uring ring reads, it reads whatever the call is. */
 	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
-		return 0;
+		return HTTP2_NOT;
 	at = read_into(task);
 	if (!at)
-		return 0;
-	if (is_preface(at, bytes) ||
-	    (left && are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0)))
-		found_multiplexed(socket, MULTIPLEX_HTTP2);
-	return 0;
+		return HTTP2_NOT;
+	if (is_preface(at, bytes))
+		return HTTP2_PREFACE;
+	if (left && are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0))
+		return HTTP2_FRAMES;
+	return HTTP2_NOT;
 }
 
 /* The peer has not got all that was written: what was read it has sent before that. */
@@ -181,17 +185,18 @@ static __always_inline bool sent_too_early(struct sock *sk)
 	       KERNEL_READ(struct tcp_sock, sk, write_seq);
 }
 
-/* What seems to be the next request has been read: is it? */
-static __always_inline void look_for_others(struct socket_state *socket, struct thread *thread,
-					    u32 bytes)
+/* What seems to be the next request has been read: is it? Says what shows HTTP/2. */
+static __always_inline int look_for_others(struct socket_state *socket, struct thread *thread,
+					   u32 bytes)
 {
 	u8 known = socket->multiplex;
 
 	if (unlikely(known == MULTIPLEX_NEW || known > MULTIPLEX_OLD))
-		look_at_bytes(socket, thread, bytes);
-	else if (likely(known < MULTIPLEX_OVERLAPS) && socket->last_send_ns && socket->tcp &&
+		return look_at_bytes(socket, thread, bytes);
+	if (likely(known < MULTIPLEX_OVERLAPS) && socket->last_send_ns && socket->tcp &&
 		 unlikely(sent_too_early(sk_of(socket))))
 		socket->multiplex = known | 1;
+	return HTTP2_NOT;
 }
 
 static __always_inline bool came_too_early(const struct socket_state *socket)

@@ -27,6 +27,12 @@ struct request_record {
 	u8 unaccepted; /* its connection is in the accept queue */
 	u8 multiplexed; /* its connection carries several at once */
 	u8 own; /* its client is the target itself, see own.bpf.h */
+	u32 kind; /* WORK_… */
+	u32 broker; /* of a job: the peer that it came from, as in exchange_record, … */
+	u32 handed_by; /* … and the thread that handed it on */
+	u32 pad;
+	/* of a stream that went on after its first message: when it was over; 0: not so, or not yet */
+	u64 ended_ns;
 	u64 gone_ns; /* its connection ended without an answer; 0: no */
 	u64 service[PART_COUNT];
 	/* until then what was read lay in an io_uring ring for certain; 0: not known */
@@ -38,9 +44,13 @@ struct request_record {
 #define LATENCY_BUCKETS 512 /* 8 to the power of two */
 
 /*
- * One for each CPU, of others' requests and of the target's own: those that were not sent one by
- * one.
+ * Whose requests are counted together: others', the target's own to itself, jobs, and jobs that
+ * were handed on.
  */
+enum whose { WHOSE_OTHERS, WHOSE_OWN, WHOSE_JOBS, WHOSE_HANDED_JOBS, WHOSE_COUNT };
+IN_BTF(enum whose, whose);
+
+/* One for each CPU, and each of these: those that were not sent one by one. */
 struct request_totals {
 	u64 count;
 	u64 slow;

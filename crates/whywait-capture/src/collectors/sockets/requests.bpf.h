@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/bits.bpf.h"
+#include "collectors/names/names.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 #include "collectors/sockets/arrivals.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
@@ -62,6 +63,8 @@ __noinline bool send_request(struct socket_state *socket, u64 now)
 		COUNT(lost_request_budget);
 		return false;
 	}
+	if (names_wanted)
+		put_first_bytes(socket->id, socket->seq, 0, true, now);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
@@ -87,6 +90,13 @@ __noinline bool send_request(struct socket_state *socket, u64 now)
 			     !KERNEL_READ(struct sock, sk_of(socket), sk_socket);
 	record->multiplexed = is_multiplexed(socket);
 	record->own = socket->peer == PEER_OWN;
+	record->kind = socket->kind;
+	record->broker = 0;
+	record->handed_by = socket->kind == WORK_HANDED_JOB ? socket->exchange.send_tid : 0;
+	record->pad = 0;
+	if (unlikely(socket->kind >= WORK_JOB) && socket->exchange.peer != PEER_NONE)
+		record->broker = socket->exchange.peer - 1;
+	record->ended_ns = socket->kind == WORK_HTTP2 ? socket->ended_ns : 0;
 	record->gone_ns = socket->gone == GONE && !socket->last_send_ns ? now : 0;
 	__builtin_memcpy(record->service, socket->service, sizeof(record->service));
 	record->taken_ns = socket->taken_ns;
@@ -187,9 +197,9 @@ __noinline int long_request_ends(struct socket_state *socket, const struct arriv
 		must_be_timed(socket, arrivals);
 		/*
 		 * Never answered. Data that nobody read is recorded if it waited for long; an end
-		 * of file is no request.
+		 * of file is no request, and what a subscriber says wants no answer, as a rule.
 		 */
-		if ((socket->recv_ns ? socket->bytes_in : 1) &&
+		if ((socket->recv_ns ? socket->bytes_in && socket->pushes != PUSHES : 1) &&
 		    now - socket->ready_ns >= threshold_ns)
 			send_request(socket, now);
 	} else {
@@ -245,4 +255,48 @@ static __always_inline void request_begins(struct socket_state *socket,
 		__builtin_memset(socket->service, 0, sizeof(socket->service));
 	socket->only_on_cpu = 1;
 	socket->service[PART_ON_CPU] = 0;
+}
+
+/* A read or a write of a thread of the target. */
+struct transfer {
+	struct task_struct *task;
+	struct thread *thread;
+	u64 now;
+	u64 on_cpu_ns; /* of the thread so far */
+};
+
+/* How the time from the read to this write was spent. */
+static __always_inline void account_service(struct socket_state *socket,
+					    const struct thread *thread, u64 now, u64 on_cpu_ns)
+{
+	if (likely(thread->tid == socket->recv_tid)) {
+		/* Most answers are written before the thread was switched even once. */
+		if (likely(socket->only_on_cpu && thread->in_ns &&
+			   thread->in_ns <= socket->recv_ns)) {
+			socket->service[PART_ON_CPU] = now - socket->recv_ns;
+			return;
+		}
+		socket->only_on_cpu = 0;
+		for (int i = 0; i < PART_COUNT; i++)
+			socket->service[i] = thread->parts[i] - socket->at_recv[i];
+		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
+		return;
+	}
+	socket->only_on_cpu = 0;
+	/*
+	 * Another thread answers: until it was woken (or came to it) the request waited for
+	 * threads.
+	 */
+	__builtin_memset(socket->service, 0, sizeof(socket->service));
+	if (thread->back_ns > socket->recv_ns) {
+		u64 woken = thread->wake_ns > socket->recv_ns && thread->wake_ns < thread->back_ns ?
+				    thread->wake_ns :
+				    thread->back_ns;
+
+		socket->service[PART_THREAD] = woken - socket->recv_ns;
+		socket->service[PART_RUNNABLE] = thread->back_ns - woken;
+		socket->service[PART_ON_CPU] = now - thread->back_ns;
+	} else {
+		socket->service[PART_ON_CPU] = now - socket->recv_ns;
+	}
 }

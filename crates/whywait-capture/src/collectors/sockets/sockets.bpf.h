@@ -167,6 +167,7 @@ __noinline int socket_begins(struct socket_state *socket, struct arrivals *arriv
 	arrivals->at = 0;
 	arrivals->before_at = 0;
 	arrivals->before_accept = 0;
+	arrivals->streams = 0;
 	arrivals->role = role;
 	arrivals->family = family;
 	arrivals->local_port = port;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collectors/exchanges/state.bpf.h"
+#include "collectors/pushes/state.bpf.h"
 #include "core/state.bpf.h"
 
 enum socket_role { SOCKET_UNKNOWN, SOCKET_LISTENER, SOCKET_SERVER, SOCKET_CLIENT };
@@ -25,6 +26,7 @@ struct arrivals {
 	u8 role;
 	u8 family;
 	u8 before_accept; /* the very first came before the connection was accepted */
+	u16 streams; /* as of the state below */
 } __attribute__((aligned(64)));
 
 /* Whether it is known when a request came: see arrivals.bpf.h. */
@@ -40,6 +42,7 @@ enum multiplex {
 	MULTIPLEX_NONE = 2,
 	MULTIPLEX_OVERLAPS = 16, /* that was so often enough */
 	MULTIPLEX_HTTP2,
+	MULTIPLEX_STREAMS, /* HTTP/2 of which the streams are followed: see streams.bpf.h */
 	MULTIPLEX_OLD = 32, /* it was there before, and so many reads are still to be looked at */
 };
 
@@ -68,6 +71,14 @@ struct looked {
 	u32 window; /* how long it was limited by this, and by the next two, in jiffies */
 	u32 buffer;
 	u32 network;
+};
+
+/* Whether the peer of a connection that the target made hands out jobs: see jobs.bpf.h. */
+enum broker {
+	/* Less: so many writes were looked at since a reply took long, which do not tell. */
+	BROKER_NONE = 16,
+	BROKER_IS_ASKED, /* it was asked for messages, and to wait for them */
+	BROKER_SENDS, /* it sends messages unasked, and they are acknowledged */
 };
 
 /* A connection that ended: somebody closed it, or its process ended. */
@@ -151,11 +162,18 @@ struct socket_state {
 	u8 left; /* LEFT_… */
 	u8 left_by_fin;
 	u8 left_alone; /* the thread that read served no other since */
+	u8 kind; /* WORK_… */
+	u32 streams; /* where it is followed: its place and 1; 0: it is not */
+	u8 broker; /* BROKER_…, of one that the target connected */
+	u8 pushes; /* PUSHES_… */
+	u32 pushed_by; /* the thread that wrote what nobody asked for, … */
+	u32 pushed_round; /* … and in which round */
 	struct looked looked;
 	union {
 		struct later later; /* until it is answered */
 		struct answered answered; /* of one with a closing message */
 		struct exchange exchange; /* of one that the target connected */
+		u64 ended_ns; /* of a stream of HTTP/2 that went on after its first message */
 	};
 };
 
@@ -185,10 +203,10 @@ struct {
 	__type(value, u8);
 } unix_listeners SEC(".maps");
 
-/* Of requests of others, and of the target's own; the same for each server that is kept apart. */
+/* The same for each server that is kept apart. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, WHOSE_COUNT);
 	__type(key, u32);
 	__type(value, struct request_totals);
 } totals SEC(".maps");
@@ -205,7 +223,11 @@ static __always_inline struct sock *sk_of(const struct socket_state *socket)
 
 static __always_inline struct request_totals *totals_of(const struct socket_state *socket)
 {
-	u32 place = 2 * server_of(socket->tgid) + (socket->peer == PEER_OWN);
+	u32 whose = socket->kind == WORK_HANDED_JOB ? WHOSE_HANDED_JOBS :
+		    socket->kind == WORK_JOB	    ? WHOSE_JOBS :
+		    socket->peer == PEER_OWN	    ? WHOSE_OWN :
+						      WHOSE_OTHERS;
+	u32 place = WHOSE_COUNT * server_of(socket->tgid) + whose;
 
 	return bpf_map_lookup_elem(&totals, &place);
 }

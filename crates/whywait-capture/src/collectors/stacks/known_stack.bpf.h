@@ -110,24 +110,24 @@ static __always_inline struct known_stack *place_to_know(struct thread *thread, 
 
 /*
  * Above this address no frame of the stack at `sp` is, as far as is known: the kernel has the first
- * thread begin below its arguments, and where a C library made a thread its own data (%fs) lie
+ * thread begin below its arguments, and where a C library made a thread its own data lie
  * above its stack. Another stack, a coroutine's say, is not near either. The thread has the memory
  * that is current here. Not static: for the verifier the result is any number, and it follows one
  * way through the copying.
  */
-__noinline u64 stack_top(u64 sp, u64 fsbase)
+__noinline u64 stack_top(u64 sp, u64 thread_pointer)
 {
 	struct mm_struct *mm = UNTRUSTED(struct task_struct, bpf_get_current_task_btf())->mm;
 	u64 top = mm ? KERNEL_READ(struct mm_struct, (u64)mm, start_stack) : 0;
 
 	if (sp >= top || top - sp > MAX_STACK_BYTES)
-		top = fsbase;
+		top = thread_pointer;
 	return sp < top ? top : ~0ull;
 }
 
 static __always_inline u64 stack_top_of(struct task_struct *task, u64 sp)
 {
-	return stack_top(sp, UNTRUSTED(struct task_struct, task)->thread.fsbase);
+	return stack_top(sp, THREAD_POINTER(UNTRUSTED(struct task_struct, task)));
 }
 
 /*

@@ -56,7 +56,8 @@ fn user_stack(
     if stack.is_empty() {
         // It came before; 0, and none at all, if it could not be read or too many came.
         let known = shared.sleeps.known.user(record.tid, record.stack_key);
-        return shared.release(record.tid, Some((place, known)));
+        shared.release(record.tid, Some((place, known)))?;
+        return Ok(());
     }
     let cut_short = shared.sleeps.unfinished.wants_stack(record.tid);
     if !cut_short && record.stack_key == 0 && !shared.sleeps.wants_stack(record.tid) {
@@ -66,9 +67,13 @@ fn user_stack(
         ip: record.ip,
         sp: record.sp,
         bp: record.bp,
+        lr: record.lr,
     };
     let thread = (record.tgid, record.tid);
-    let (user_stack, repeats) = shared.output.stack_of_sleeper(thread, registers, stack)?;
+    let (user_stack, repeats) =
+        shared
+            .output
+            .stack_of_sleeper(thread, registers, Some(record.kept), stack)?;
     shared
         .sleeps
         .known
@@ -77,7 +82,10 @@ fn user_stack(
         let unfinished = &mut shared.sleeps.unfinished;
         unfinished.stack_came(record.tid, user_stack, stack);
     }
-    shared.release(record.tid, Some((place, user_stack)))
+    if shared.release(record.tid, Some((place, user_stack)))? {
+        shared.sleeps.known.served(record.tid);
+    }
+    Ok(())
 }
 
 fn waker(
@@ -89,6 +97,7 @@ fn waker(
         ip: record.ip,
         sp: record.sp,
         bp: record.bp,
+        lr: record.lr,
     };
     let waker = record.waker_tid;
     let stack = if stack.is_empty() {
@@ -101,6 +110,7 @@ fn waker(
             .sleeps
             .known
             .learn_user(waker, registers, record.stack_key, stack, repeats);
+        shared.sleeps.known.served(waker);
         stack
     };
     shared.sleeps.wakers.insert(record.tid, (record.seq, stack));

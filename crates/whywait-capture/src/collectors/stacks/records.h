@@ -14,7 +14,8 @@ struct user_stack_record {
 	u32 stack_len;
 	u32 tid;
 	u32 tgid;
-	u64 ip, sp, bp;
+	u64 ip, sp, bp, lr;
+	u64 kept[2]; /* registers in which interpreters have their frame and instruction */
 	/* by which later records of the thread refer to this stack; 0: they will not */
 	u64 stack_key;
 };
@@ -30,6 +31,6 @@ struct waker_record {
 	u32 seq; /* which sleep */
 	u32 waker_tid;
 	u32 waker_tgid;
-	u64 ip, sp, bp;
+	u64 ip, sp, bp, lr;
 	u64 stack_key;
 };

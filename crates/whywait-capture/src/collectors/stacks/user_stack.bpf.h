@@ -46,7 +46,8 @@ enum stack_asked {
 
 /* Where a thread is in its program. */
 struct user_place {
-	u64 ip, sp, bp;
+	u64 ip, sp, bp, lr;
+	u64 kept[2]; /* registers in which interpreters have their frame and instruction */
 	u64 top; /* see stack_top_of */
 };
 
@@ -54,9 +55,12 @@ static __always_inline void place_of(struct user_place *place, struct task_struc
 {
 	struct pt_regs *regs = user_registers(task);
 
-	place->ip = regs->ip;
-	place->sp = regs->sp;
-	place->bp = regs->bp;
+	place->ip = PT_REGS_IP(regs);
+	place->sp = PT_REGS_SP(regs);
+	place->bp = PT_REGS_FP(regs);
+	place->lr = LINK_REGISTER(regs);
+	place->kept[0] = KEPT_REGISTER(regs);
+	place->kept[1] = OTHER_KEPT_REGISTER(regs);
 	place->top = stack_top_of(task, place->sp);
 }
 
@@ -71,6 +75,9 @@ static __always_inline void fill_user_stack(struct user_stack_record *record,
 	record->ip = place->ip;
 	record->sp = place->sp;
 	record->bp = place->bp;
+	record->lr = place->lr;
+	record->kept[0] = place->kept[0];
+	record->kept[1] = place->kept[1];
 	record->stack_key = key;
 }
 
@@ -241,9 +248,10 @@ static __always_inline void fill_waker(struct waker_record *record, const struct
 	record->seq = thread->seq;
 	record->waker_tid = waker->tid;
 	record->waker_tgid = waker->tgid;
-	record->ip = regs->ip;
-	record->sp = regs->sp;
-	record->bp = regs->bp;
+	record->ip = PT_REGS_IP(regs);
+	record->sp = PT_REGS_SP(regs);
+	record->bp = PT_REGS_FP(regs);
+	record->lr = LINK_REGISTER(regs);
 	record->stack_key = key;
 	record->stack_len = 0;
 }
@@ -256,7 +264,7 @@ static __always_inline void send_waker(const struct thread *thread, struct task_
 				       struct thread *waker, u64 now)
 {
 	struct pt_regs *regs = user_registers(task);
-	u64 ip = regs->ip, sp = regs->sp, key = recognise_stack(waker, ip, sp, now);
+	u64 ip = PT_REGS_IP(regs), sp = PT_REGS_SP(regs), key = recognise_stack(waker, ip, sp, now);
 	struct waker_record *record;
 
 	if (key ? !within_budget(KNOWN_WAKERS, now) :

@@ -214,9 +214,12 @@ fn sleeper(
         ip: record.ip,
         sp: record.sp,
         bp: record.bp,
+        lr: record.lr,
     };
     let thread = (record.sleep.tgid, record.sleep.tid);
-    let (user_stack, _) = shared.output.stack_of_sleeper(thread, registers, stack)?;
+    let (user_stack, _) = shared
+        .output
+        .stack_of_sleeper(thread, registers, None, stack)?;
     let kernel_stack = shared.output.kernel_stack(kernel_addresses(
         &record.kernel_stack,
         record.kernel_stack_len,

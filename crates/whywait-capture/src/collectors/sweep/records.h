@@ -10,7 +10,7 @@ struct sleeper_record {
 	u32 type;
 	u32 stack_len;
 	struct sleep sleep;
-	u64 ip, sp, bp;
+	u64 ip, sp, bp, lr;
 	u64 now_ns;
 	u32 pad;
 	s32 kernel_stack_len;

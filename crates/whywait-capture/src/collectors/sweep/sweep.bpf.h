@@ -121,9 +121,10 @@ int sweep(struct bpf_iter__task *ctx)
 		name_selected(task, thread);
 	fill_sleep(&record->sleep, thread);
 	regs = user_registers(task);
-	record->ip = regs->ip;
-	record->sp = sp = regs->sp;
-	record->bp = regs->bp;
+	record->ip = PT_REGS_IP(regs);
+	record->sp = sp = PT_REGS_SP(regs);
+	record->bp = PT_REGS_FP(regs);
+	record->lr = LINK_REGISTER(regs);
 	record->now_ns = now;
 	record->pad = 0;
 	record->kernel_stack_len =

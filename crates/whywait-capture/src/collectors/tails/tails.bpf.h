@@ -150,7 +150,7 @@ static __always_inline void tail_met(struct socket_state *socket, u64 now, struc
 	if (end->retransmits)
 		end->reason = TAIL_LOST;
 	end->buffer_bytes = KERNEL_READ(struct sock, sk, sk_sndbuf);
-	end->buffer_set = KERNEL_READ(struct sock, sk, sk_userlocks) & SNDBUF_LOCK;
+	end->buffer_set = BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & SNDBUF_LOCK;
 	end->room_bytes = KERNEL_READ(struct tcp_sock, sk, snd_wnd);
 	end->unacknowledged = unacknowledged_of(sk) > 1;
 	if (end->unacknowledged)
@@ -229,6 +229,9 @@ __noinline int tail_ends(struct socket_state *socket, const struct arrivals *arr
 	u32 bucket;
 
 	if (!socket || !socket->tcp || !socket->last_send_ns)
+		return 0;
+	/* What the connection has met since is what came after the response. */
+	if (socket->pushes == PUSHES)
 		return 0;
 	tail_met(socket, now, &end);
 	late_ns = end.sent_ns > socket->last_send_ns && end.sent_ns <= now ?

@@ -1,14 +1,14 @@
 //! Tasks: for which one a thread works as it reads or writes, where the runtime of its program
 //! keeps that in a register (Go), or a few reads of its memory away (Python, from 3.11). Other
 //! programs pay nothing for it. What is found stands in the rows of requests and exchanges. While
-//! requests are slow their goroutines are looked at, too.
+//! requests are slow tasks are looked at, too.
 
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
 use whywait_stacks::{Coroutines, Runtimes, own_id};
 
-use goroutines::Goroutines;
+use looks::SlowTasks;
 
 use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
@@ -16,7 +16,7 @@ use crate::core::programs::Programs;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, runtime_kind};
 
-mod goroutines;
+mod looks;
 
 /// An interpreter that begins takes some time until it has threads: the longer it has taken, the
 /// later it is looked for again.
@@ -38,16 +38,16 @@ struct Tasks {
     young: Vec<(u32, Instant, u32)>,
     /// Interpreters of which threads are known.
     pythons: Vec<u32>,
-    /// There is a program of Go's.
-    go: bool,
-    goroutines: Goroutines,
+    /// There is a program whose tasks are known.
+    any: bool,
+    slow: SlowTasks,
 }
 
 impl Keeper for Tasks {
     fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
         self.follow(programs, shared);
-        if self.go {
-            self.goroutines.turn(programs, shared)?;
+        if self.any {
+            self.slow.turn(programs, shared)?;
         }
         Ok(())
     }
@@ -56,15 +56,15 @@ impl Keeper for Tasks {
         self.pythons
             .retain(|tgid| follow_python(programs, shared, *tgid));
         // What is stuck was never seen to be slow.
-        if self.go {
-            self.goroutines.look(programs, shared)?;
+        if self.any {
+            self.slow.look(programs, shared)?;
         }
         Ok(())
     }
 
     fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
-        match self.go {
-            true => self.goroutines.counters(),
+        match self.any {
+            true => self.slow.counters(),
             false => Vec::new(),
         }
     }
@@ -85,8 +85,7 @@ impl Tasks {
                     code_bytes: code.end - code.start,
                     ..types::runtime::default()
                 };
-                self.go |= set(programs, tgid, &runtime);
-                found |= self.go;
+                found |= set(programs, tgid, &runtime);
             } else if Runtimes::is_python(tgid) {
                 self.young.push((tgid, now, 0));
             }
@@ -104,6 +103,7 @@ impl Tasks {
                 self.young.push(next);
             }
         }
+        self.any |= found;
         if let Some(variables) = programs.variables_mut().filter(|_| found) {
             variables.runtimes_known = true;
         }

@@ -28,11 +28,11 @@ struct runtime {
 };
 IN_BTF(struct runtime, runtime);
 
-/* A slow request that is under way, of which it is known which goroutine has read it. */
+/* A slow request that is under way, of a process whose tasks can be looked at. */
 struct slow_task_record {
 	u32 type;
 	u32 tgid;
-	u64 task;
+	u64 task; /* the goroutine that has read it; 0: it is Python, and all tasks are looked at */
 	u64 socket;
 	u32 seq;
 	u32 pad;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * The goroutines of the slow requests that are under way, when user space looks: it walks over the
- * target's sockets. No hook is needed, so that it costs nothing in between.
+ * The slow requests that are under way whose tasks can be looked at, when user space does: it
+ * walks over the target's sockets. No hook is needed, so that it costs nothing in between.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
-	if (!socket || socket->role != SOCKET_SERVER || !socket->recv_task)
+	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
 	/* Whoever reads ahead on a connection with several requests waits for none of them. */
 	if (!socket->ready_ns || !socket->recv_ns || socket->first_send_ns ||
@@ -28,9 +28,10 @@ int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	record.tgid = socket->tgid;
 	runtime = bpf_map_lookup_elem(&runtimes, &record.tgid);
-	if (!runtime || runtime->kind != RUNTIME_GO)
+	/* Which goroutine has read it is known; of Python's tasks none has. */
+	if (!runtime || (runtime->kind == RUNTIME_GO && !socket->recv_task))
 		return 0;
-	record.task = socket->recv_task;
+	record.task = runtime->kind == RUNTIME_GO ? socket->recv_task : 0;
 	record.socket = socket->id;
 	record.seq = socket->seq;
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

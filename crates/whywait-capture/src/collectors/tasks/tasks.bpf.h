@@ -86,7 +86,7 @@ __noinline u64 running_task(u32 tgid, u32 tid)
 	if (runtime->kind == RUNTIME_PYTHON)
 		return tid ? python_task(runtime, tid) : 0;
 	regs = user_registers(task);
-	return regs->ip - runtime->code < runtime->code_bytes ? regs->r14 : 0;
+	return PT_REGS_IP(regs) - runtime->code < runtime->code_bytes ? GO_TASK(regs) : 0;
 }
 
 /* The task for which a thread reads or writes, as an address of its process; 0: not known. */

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, ThreadChange, ThreadEvent};
+use whywait_words::without_secrets;
 
 use crate::collectors::sockets;
 use crate::core::collector::{Collector, Hook, Keeper};
@@ -154,7 +155,16 @@ fn changes(record: &types::thread_record, shared: &mut Shared) -> Result<(), Wri
         parent_tid: record.parent_tid,
         change,
         comm: name(&record.comm),
+        command: match change {
+            ThreadChange::Exec => command(record.tgid),
+            _ => String::new(),
+        },
     }))
+}
+
+/// The command line of a process, without secrets: it is kept.
+fn command(tgid: u32) -> String {
+    without_secrets(&whywait_target::command_begins(tgid)).join(" ")
 }
 
 fn thread_ends(record: &types::thread_record, shared: &mut Shared) -> Result<(), WriteError> {
@@ -184,6 +194,7 @@ fn process_becomes_another(
             parent_tid: 0,
             change: ThreadChange::Exit,
             comm: name(&record.comm),
+            command: String::new(),
         }))?;
     }
     Ok(())

@@ -190,14 +190,14 @@ int find_threads(struct bpf_iter__task *ctx)
 		thread->state = THREAD_RUNNABLE;
 	} else {
 		regs = user_registers(task);
-		thread->nr = (s32)regs->orig_ax;
-		thread->ip = regs->ip;
-		thread->sp = regs->sp;
+		thread->nr = call_number(regs);
+		thread->ip = PT_REGS_IP(regs);
+		thread->sp = PT_REGS_SP(regs);
 		thread->family = call_family(thread->nr);
-		thread->args[0] = regs->di;
-		thread->args[1] = regs->si;
-		thread->args[2] = regs->dx;
-		thread->timeout = regs->r10 != 0;
+		thread->args[0] = PT_REGS_PARM1_SYSCALL(regs);
+		thread->args[1] = PT_REGS_PARM2_SYSCALL(regs);
+		thread->args[2] = PT_REGS_PARM3_SYSCALL(regs);
+		thread->timeout = PT_REGS_PARM4_SYSCALL(regs) != 0;
 		thread->uninterruptible = !!(task->__state & TASK_UNINTERRUPTIBLE);
 		thread->io_wait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 		if (is_epoll_call(thread->nr)) {

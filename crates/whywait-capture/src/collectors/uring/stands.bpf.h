@@ -17,11 +17,11 @@ static __always_inline bool uring_entered(const struct thread *thread, struct ta
 	u64 from, rings;
 	s32 index;
 
-	if ((u32)regs->r10 & IORING_ENTER_REGISTERED_RING)
+	if ((u32)PT_REGS_PARM4_SYSCALL(regs) & IORING_ENTER_REGISTERED_RING)
 		index = (s32)thread->uring - 1;
 	else
 		index = uring_index(epoll_of(
-			task, (u32)regs->di)); /* what the file is about, as of an epoll instance */
+			task, (u32)PT_REGS_PARM1_SYSCALL(regs))); /* what the file is about, as of an epoll instance */
 	if (index < 0)
 		return false;
 	index &= URING_RINGS - 1;

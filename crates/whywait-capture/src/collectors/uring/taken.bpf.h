@@ -36,7 +36,7 @@ static __noinline void uring_reads(struct socket_state *socket, struct thread *t
 	u32 tail;
 
 	if (!ring || uring_keys[index] != ring->ctx || ring->tgid != thread->tgid ||
-	    reads_by_itself(regs->orig_ax))
+	    reads_by_itself(call_number(regs)))
 		return;
 	from = ring->ctx;
 	socket->uring = index + 1;

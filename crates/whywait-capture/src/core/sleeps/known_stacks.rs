@@ -67,6 +67,13 @@ impl KnownStacks {
         }
     }
 
+    /// The last stack of `tid` has what it was read of: no record that refers to it follows.
+    pub(crate) fn served(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.once = None;
+        }
+    }
+
     /// The user stack under `key`, 0: none.
     pub(crate) fn user(&mut self, tid: u32, key: u64) -> StackId {
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -116,7 +123,12 @@ mod tests {
     use super::*;
 
     fn registers(ip: u64, sp: u64) -> Registers {
-        Registers { ip, sp, bp: 0 }
+        Registers {
+            ip,
+            sp,
+            bp: 0,
+            lr: 0,
+        }
     }
 
     #[test]
@@ -157,6 +169,14 @@ mod tests {
         assert_eq!(known.user(7, 5), 2, "the sleep that it was read of");
         assert_eq!(known.user(7, 5), 0);
         assert!(!known.stacks_repeat());
+    }
+
+    #[test]
+    fn a_stack_that_served_its_own_sleep_serves_not_the_next_at_the_same_place() {
+        let mut known = KnownStacks::default();
+        known.learn_user(7, registers(0x1000, 0x2000), 5, 2, false);
+        known.served(7);
+        assert_eq!(known.user(7, 5), 0);
     }
 
     #[test]

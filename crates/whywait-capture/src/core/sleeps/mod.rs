@@ -167,19 +167,20 @@ impl Shared {
 
     /// Writes the waits of a thread that were held back for this stack. A thread that was back in
     /// its program before it was asked leaves the stack of its next call: those whose pointers are
-    /// not the stack's have none.
+    /// not the stack's have none. Gives whether one had it.
     pub(crate) fn release(
         &mut self,
         tid: u32,
         stack: Option<([u64; 2], StackId)>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
+        let mut served = false;
         for (mut wait, pointers) in self.sleeps.held.remove(&tid).unwrap_or_default().waits {
-            wait.user_stack = stack
-                .filter(|(its, _)| *its == pointers)
-                .map_or(0, |(_, stack)| stack);
+            let its = stack.filter(|(its, _)| *its == pointers);
+            served |= its.is_some();
+            wait.user_stack = its.map_or(0, |(_, stack)| stack);
             self.finished(wait)?;
         }
-        Ok(())
+        Ok(served)
     }
 
     /// Releases waits whose stack does not come: their threads are still in the call, or its record

@@ -14,8 +14,9 @@ const MAX_WORDS: usize = 4 << 20;
 /// come first.
 const LOCK_BYTES: u64 = 1 << LOCK_BITS;
 const LOCK_BITS: u32 = 8;
-/// Where a program's memory is (x86-64).
-pub(crate) const USER_ADDRESSES: Range<u64> = 0x1000..1 << 47;
+/// Where a program's memory is.
+pub(crate) const USER_ADDRESSES: Range<u64> = 0x1000..1 << USER_BITS;
+const USER_BITS: u32 = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
 
 /// A sleep that may not end, and what of the thread's stack may be addresses, from its top on, if
 /// the stack was read.

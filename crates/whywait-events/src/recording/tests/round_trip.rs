@@ -473,6 +473,7 @@ fn a_flight_recorder_keeps_what_its_segments_need() {
             parent_tid: 0,
             change,
             comm,
+            command: "python3 job.py --all".to_owned(),
         })
     };
     for event in [

@@ -52,6 +52,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "nobody works for a client that will not read the response",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -111,12 +112,12 @@ fn finding(model: &Model, port: u16, rows: &[&Abandoned]) -> Option<Finding> {
     let long = duration(median_ns);
     let title = if wasted.known == 0 {
         format!(
-            "{who} were answered {long} after their clients had gone, as a rule: whether anything \
+            "{who} were answered {long} (median) after their clients had gone: whether anything \
              worked for them does not show"
         )
     } else {
         format!(
-            "{who} were worked on for clients that had gone, for {long} each as a rule: {}",
+            "{who} were worked on for clients that had gone, for {long} each (median): {}",
             cpu(model, &wasted)
         )
     };

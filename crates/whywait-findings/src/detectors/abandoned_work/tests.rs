@@ -58,7 +58,7 @@ fn work_for_nobody_is_reported() {
     let finding = &findings[0];
     assert_eq!(
         finding.title,
-        "4 requests of 14 were worked on for clients that had gone, for 50 ms each as a rule: \
+        "4 requests of 14 were worked on for clients that had gone, for 50 ms each (median): \
          200 ms of CPU time"
     );
     assert_eq!(finding.severity, Severity::Warning);
@@ -103,7 +103,7 @@ fn what_another_thread_answered_may_only_have_been_kept() {
     let finding = &findings[0];
     assert_eq!(
         finding.title,
-        "4 requests of 14 were answered 50 ms after their clients had gone, as a rule: whether \
+        "4 requests of 14 were answered 50 ms (median) after their clients had gone: whether \
          anything worked for them does not show"
     );
     assert_eq!(finding.severity, Severity::Note);

@@ -21,7 +21,7 @@ use whywait_model::Model;
 use whywait_model::requests::AcceptQueue;
 use whywait_words::{counted, counted_as, duration, duration_range};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::detectors::accept_stalled;
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
@@ -41,6 +41,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a connection finds room in the accept queue",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "connections",
+        what: "for room in the accept queue (limit {limit})",
+        has: Has::CauseOr("connections that nobody has accepted"),
+    }),
     detect,
 };
 

@@ -27,7 +27,7 @@ use whywait_model::requests::accept_queues::Holder;
 use whywait_model::{Model, RequestRef};
 use whywait_words::{counted, counted_as, duration, list};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::detectors::{blocked_loop, workers_exhausted};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
@@ -48,6 +48,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a connection is accepted as soon as somebody who accepts is free",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for their connection to be accepted",
+        has: Has::CauseOr("nobody accepts"),
+    }),
     detect,
 };
 

@@ -5,10 +5,10 @@ use whywait_words::duration;
 use std::collections::HashMap;
 
 use super::{Asked, Away, DelayedRequest};
-use crate::finding::Evidence;
+use crate::finding::{Evidence, RequestName};
 use crate::numbers::{NOTABLE, Share};
 use crate::shared::intervals::sum;
-use crate::shared::replay::{Piece, RequestName, Served, Turns, name};
+use crate::shared::replay::{Piece, Served, Turns, name};
 
 /// What a fix saves each request at most: those that waited meanwhile, those that waited while the
 /// loop caught up, and those whose work it was, for it may not be done at all. One that was given

@@ -39,19 +39,19 @@ use whywait_model::{
 use whywait_words::{counted, duration};
 
 use self::causes::AwayReason;
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Cause, Confidence, Evidence, Finding, RequestName, Saving, Severity};
 use crate::numbers::{
     AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, ERROR_NS, FINDINGS_OF_A_KIND,
     SLOW_NS, Share, WARNING_NS,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
-use crate::shared::replay::{RequestName, Turns, name};
+use crate::shared::replay::{Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
-use crate::shared::threads::numbered;
+use crate::shared::threads::named;
 use crate::shared::traffic::{calls_each, length, paired, with_peer};
 
 /// What it is.
@@ -70,6 +70,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "a single-threaded loop returns to its poll, or at least to reading and writing its \
         sockets, in time",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a turn of their event loop",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -415,6 +420,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         duration(longest.away_ns),
     );
     let total_ns = sum(loops.iter().map(|one| one.reason.ns()));
+    let aways = loops.iter().flat_map(|one| &one.reason.aways);
     let meanwhile = format!(
         "{waited} waited for up to {} while it was away with others' work",
         duration(worst_ns)
@@ -426,6 +432,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         .about("threads", tids.iter().copied().collect::<Vec<_>>())
         .about("function", function)
         .saving(saving)
+        .concerns(victims().map(|victim| (victim.request, victim.waited_ns)))
         .not_by_all_fixes(own_ns)
         .evidence([
             Evidence::of_ns(reason.ns(), away(model, pool, thread, reason)),
@@ -435,12 +442,10 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         .evidence(caught_up)
         .evidence(own)
         .evidence(in_kernel.evidence())
-        .cause(Cause::new(
-            model,
-            thread.tid,
-            longest.doing.clone(),
-            longest.stack,
-        ))
+        .cause(
+            Cause::new(model, thread.tid, longest.doing.clone(), longest.stack)
+                .each(aways.map(|away| away.away_ns)),
+        )
         .fix(fix(model, pool, function, longest));
     Some(slow_paths::about_processes(
         model, finding, thread.tid, tids,
@@ -465,7 +470,7 @@ fn away(model: &Model, pool: &EpollPool, thread: &Thread, reason: &AwayReason) -
     };
     format!(
         "thread {} {alone} {}{never}; it was away for {} in all, {}",
-        numbered(model, thread.tid),
+        named(model, thread.tid),
         pool.epoll,
         duration(reason.ns()),
         reason.longest().map_or("?", |away| &away.doing)

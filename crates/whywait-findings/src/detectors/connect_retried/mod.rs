@@ -13,7 +13,7 @@
 use whywait_model::calls::PeerRow;
 use whywait_words::{counted, counted_as, duration};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::RETRIED;
@@ -33,6 +33,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a connection is made at the first try",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "connections",
+        what: "to be made",
+        has: Has::Said("{peer}"),
+    }),
     detect,
 };
 

@@ -22,9 +22,9 @@
 use whywait_model::cpu::CpuHolder;
 use whywait_words::duration;
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
-use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share, THROTTLED, THROTTLED_PERIODS};
 use crate::shared::intervals::sum;
 use crate::shared::without_cpu::Deprived;
@@ -40,6 +40,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "no slow request waits for a CPU because a cgroup's limit says so",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a CPU",
+        has: Has::Said("the limit of {cpus} CPUs of their cgroup"),
+    }),
     detect,
 };
 
@@ -74,7 +79,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 /// Whether it is the limit that requests waited for, and not those who had the CPUs. In recordings
 /// that do not say who had them it is the limit. A thread that is woken while its cgroup has no
 /// time left waits for an idle CPU (before Linux 6.18).
-fn is_of_limit(deprived: &Deprived) -> bool {
+fn is_of_limit(deprived: &Deprived<'_>) -> bool {
     let Some(holders) = deprived.holders() else {
         return true;
     };
@@ -135,7 +140,8 @@ fn finding(facts: &Facts<'_>, limit: &ReachedLimit) -> Option<Finding> {
         .about("periods", limit.periods)
         .about("throttled_periods", limit.throttled)
         .about("throttled_ns", limit.throttled_ns)
-        .saving(Saving::latency(deprived.saved.clone()))
+        .saving(deprived.saving())
+        .concerns(deprived.saved.iter().copied())
         .evidence([
             Evidence::of_ns(limit.throttled_ns, stopped_for),
             Evidence::of_ns(shares.ns, without_cpu),

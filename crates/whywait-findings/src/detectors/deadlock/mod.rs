@@ -14,6 +14,10 @@
 //! **Guards.** Only waits that are classed as waits for a lock. A lock that anybody let go while
 //! the others waited for it is no part of a circle, nor is a wait with a timeout. A circle known
 //! from stacks alone is of medium confidence: an address on a stack may be a leftover.
+//!
+//! Tasks are on no thread: [`of_tasks`].
+
+pub(crate) mod of_tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +26,7 @@ use whywait_model::Model;
 use whywait_model::waits::WaitObject;
 use whywait_words::{counted, duration, list};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::DEADLOCK_NS;
@@ -36,6 +40,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Error, "")],
     invariant: "a thread that holds a lock does not wait for one whose holder waits for it",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for locks that wait for each other",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -113,10 +122,9 @@ fn holder(wait: &Wait, stuck: &BTreeMap<u32, &Wait>) -> Option<LockHolder> {
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
-    circles(model)
-        .iter()
-        .map(|circle| finding(model, circle))
-        .collect()
+    let circles = circles(model);
+    let of_threads = circles.iter().map(|circle| finding(model, circle));
+    of_threads.chain(of_tasks::findings(model)).collect()
 }
 
 fn finding(model: &Model, circle: &[&Wait]) -> Finding {

@@ -1,7 +1,8 @@
 //! Scripts of events that must, or must not, be `deadlock`.
 
 use serde_json::json;
-use whywait_model::script::Script;
+use whywait_events::{TaskLook, TaskState};
+use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
 
@@ -143,4 +144,55 @@ fn waits_that_only_began_are_none() {
         .done();
     script.ends(100);
     assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// Coroutines that wait for locks: which one each waits for, and which it has.
+fn coroutines(locks: &[(u64, u64)], until_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(10, "server");
+    let file = "/usr/lib/python3.13/asyncio/locks.py";
+    let frames = [
+        ("transfer", "/srv/app/bank.py", 40),
+        ("Lock.acquire", file, 111),
+    ];
+    let stack = script.coroutines(&frames);
+    for (task, (lock, held)) in locks.iter().enumerate() {
+        let socket = task as u64 + 1;
+        script.request(socket).ready(5).read(5, 10).unanswered();
+        for at in (10..until_ms).step_by(200) {
+            script.task_look(&TaskLook {
+                at_ns: ms(at),
+                read_ns: ms(at),
+                tgid: TGID,
+                task: task as u32 + 1,
+                state: TaskState::Waiting,
+                stack,
+                lock: *lock,
+                held: *held,
+                ..TaskLook::default()
+            });
+        }
+    }
+    script.ends(until_ms);
+    script
+}
+
+#[test]
+fn coroutines_that_have_what_the_other_waits_for_are_deadlocked() {
+    let locks = [(0x2000, 0x1000), (0x1000, 0x2000), (0x1000, 0), (0x1000, 0)];
+    let findings = detect(&Facts::of(&coroutines(&locks, 1000).model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    let place = "asyncio.Lock.acquire in transfer (bank.py:40)";
+    assert!(finding.title.starts_with("2 tasks"), "{}", finding.title);
+    assert!(finding.title.contains(place), "{}", finding.title);
+    assert_eq!(finding.saving.requests, 4);
+    assert_eq!(detect(&Facts::of(&coroutines(&locks, 400).model())), []);
+}
+
+#[test]
+fn coroutines_behind_one_that_waits_for_nothing_are_in_no_circle() {
+    let locks = [(0x2000, 0x1000), (0x3000, 0x2000)];
+    assert_eq!(detect(&Facts::of(&coroutines(&locks, 1000).model())), []);
 }

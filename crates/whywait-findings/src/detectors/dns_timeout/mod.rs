@@ -18,7 +18,7 @@ use whywait_events::DnsQuery;
 use whywait_model::{Model, dns};
 use whywait_words::{counted, duration, list};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{DNS_LATE_NS, DNS_MIN_QUERIES, DNS_SLEEPS_WITHIN_NS, SHOWN};
@@ -40,6 +40,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a DNS server answers, and soon",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "look-ups of names",
+        what: "for an answer",
+        has: Has::Said("the DNS server {server}"),
+    }),
     detect,
 };
 
@@ -109,7 +114,7 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
     };
     let how_long = median(waited.clone()).map_or_else(
         || "how long it was waited for is not known".to_owned(),
-        |ns| format!("each was waited for {} as a rule", duration(ns)),
+        |ns| format!("each was waited for {} (median)", duration(ns)),
     );
     let title = format!(
         "{} to {address} had no answer in time: {how_long}",
@@ -183,22 +188,9 @@ fn questions(rows: &[&DnsQuery]) -> Option<String> {
     known.then(|| format!("asked for: {}{more}", texts.join("; ")))
 }
 
-/// The usual name of a type of DNS records.
+/// The usual name of a type of DNS records, or its number.
 fn record_type(question: u16) -> String {
-    let name = match question {
-        1 => "A",
-        2 => "NS",
-        5 => "CNAME",
-        6 => "SOA",
-        12 => "PTR",
-        15 => "MX",
-        16 => "TXT",
-        28 => "AAAA",
-        33 => "SRV",
-        65 => "HTTPS",
-        other => return format!("type {other}"),
-    };
-    name.to_owned()
+    whywait_names::record_type(question).map_or_else(|| format!("type {question}"), str::to_owned)
 }
 
 #[cfg(test)]

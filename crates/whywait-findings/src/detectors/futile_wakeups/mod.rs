@@ -46,7 +46,7 @@ use crate::shared::spinning::{
     self, EMFILE, ENFILE, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, IO_URING_ENTER, IOCTL,
     SIOCOUTQ, descriptor, is_accept, is_read,
 };
-use crate::shared::threads::numbered;
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -58,6 +58,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a thread that is woken makes progress",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -336,7 +337,7 @@ fn finding(model: &Model, found: &Spinning<'_>) -> Option<Finding> {
     let calls = spinning::cycle(&worst.cycle);
     let goes_round = format!(
         "thread {} goes round in: {}",
-        numbered(model, worst.tid),
+        named(model, worst.tid),
         calls.join(", ")
     );
     let events = (ready.syscall != IO_URING_ENTER).then(|| spinning::bits(ready.events));

@@ -39,6 +39,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Note, "")],
     invariant: "none broke: the finding says which large waits are harmless, and why",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

@@ -15,7 +15,7 @@ use crate::numbers::{ERROR_NS, MOST, NOTABLE, SHOWN, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
-use crate::shared::threads::{named, numbered};
+use crate::shared::threads::named;
 
 const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
      read under the lock for less, or have readers take a snapshot that a writer replaces as a \
@@ -63,7 +63,10 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         .evidence(through(verdict))
         .bounded(bound)
         .evidence(readers(model, verdict.behind_readers))
-        .cause(longest.map(|hold| cause(model, hold)))
+        .cause(longest.map(|hold| {
+            let own = verdict.holds.iter().filter(|one| one.holder == hold.holder);
+            cause(model, hold).each(own.map(Hold::ns))
+        }))
         .fix(if verdict.of_readers {
             FIX_OF_READERS.to_owned()
         } else {
@@ -76,18 +79,29 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
     slow_paths::about_processes(model, finding, of, waiters(lock))
 }
 
+/// The kind of wait that is for nothing but time.
+const SLEEP: &str = Primitive::Sleep.name();
+
 fn cause(model: &Model, hold: &Hold) -> Cause {
     let doing = match &hold.across {
         Some(across) => format!(
-            "held it for {}, asleep in {} for {} of that{}",
+            "held it for {}, {} for {} of that{}",
             at_least(hold),
-            across.what,
+            asleep(&across.what),
             duration(across.ns),
             without_cpu(hold)
         ),
         None => format!("held it for {}{}", at_least(hold), without_cpu(hold)),
     };
     Cause::new(model, hold.holder, doing, hold.stack)
+}
+
+/// `asleep in fsync`; a sleep is in nothing else.
+fn asleep(what: &str) -> String {
+    match what {
+        SLEEP => "asleep".to_owned(),
+        what => format!("asleep in {what}"),
+    }
 }
 
 /// The locks through which others waited for this one.
@@ -124,7 +138,7 @@ fn readers(model: &Model, waits: &[&Wait]) -> Option<Evidence> {
     let who: Vec<String> = last
         .iter()
         .map(|(tid, times)| {
-            let who = numbered(model, *tid);
+            let who = named(model, *tid);
             format!("{who} {}", counted(*times, "time"))
         })
         .collect();
@@ -211,7 +225,10 @@ fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
         .filter(|_| !of_interpreter)
         .map_or_else(String::new, |function| format!(" in {function}"));
     let across = match &hold.across {
-        Some(across) if verdict.held_across => format!(", across {}", across.what),
+        Some(across) if verdict.held_across => match across.what.as_str() {
+            SLEEP => ", across a sleep".to_owned(),
+            what => format!(", across {what}"),
+        },
         _ => String::new(),
     };
     format!(
@@ -231,10 +248,7 @@ fn evidence(
         key, lock, sums, ..
     } = *verdict;
     let total_ns = total_ns(sums);
-    let waiting: Vec<String> = waiters(lock)
-        .iter()
-        .map(|tid| numbered(model, *tid))
-        .collect();
+    let waiting: Vec<String> = waiters(lock).iter().map(|tid| named(model, *tid)).collect();
     let address = match key.object {
         WaitObject::Futex { address, .. } => format!(" at {address:#x}"),
         _ => String::new(),
@@ -294,13 +308,16 @@ fn longest_hold(model: &Model, hold: &Hold) -> Evidence {
         || ", and was not seen to wait meanwhile".to_owned(),
         |across| {
             let ns = duration(across.ns);
-            format!(", and slept {ns} of that time in {}", across.what)
+            match across.what.as_str() {
+                SLEEP => format!(", and slept {ns} of that time"),
+                what => format!(", and slept {ns} of that time in {what}"),
+            }
         },
     );
     let text = format!(
         "the longest hold of the usual kind that was waited for: {} by {}{}{across}",
         at_least(hold),
-        numbered(model, hold.holder),
+        named(model, hold.holder),
         without_cpu(hold)
     );
     Evidence::of_ns(hold.ns(), text)
@@ -311,7 +328,7 @@ fn let_go(model: &Model, holds: &[Hold]) -> Option<Evidence> {
     let holders: Vec<String> = by_holder(holds)
         .iter()
         .map(|(tid, n, ns)| {
-            let who = numbered(model, *tid);
+            let who = named(model, *tid);
             format!("{who} {n} times, up to {}", duration(*ns))
         })
         .collect();

@@ -37,7 +37,7 @@ use whywait_events::{Ns, Part, StackId, Wait};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitSums};
 use whywait_model::{Label, Model, Path, PathStep, RequestRef};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::numbers::{
@@ -60,6 +60,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "nobody waits for a lock that another thread holds across a wait, or for long",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for one {lock}",
+        has: Has::CauseOr("in {holder_function}"),
+    }),
     detect,
 };
 

@@ -1000,6 +1000,7 @@ fn of_goroutines(slow: u64) -> Script {
                 seq: 1,
                 state: TaskState::Waiting,
                 stack: if waits { locked } else { asleep },
+                ..TaskLook::default()
             });
         }
     }
@@ -1029,4 +1030,45 @@ fn goroutines_that_wait_for_a_lock_are_on_no_thread() {
 #[test]
 fn goroutines_that_sleep_wait_for_no_lock() {
     assert_eq!(detect(&Facts::of(&of_goroutines(0).model())), []);
+}
+
+/// The same, of requests each of which a coroutine answers.
+#[test]
+fn coroutines_that_wait_for_a_lock_are_on_no_thread() {
+    let mut script = Script::new();
+    script.thread(10, "server");
+    let locks = "/usr/lib/python3.13/asyncio/locks.py";
+    let sleeps = "/usr/lib/python3.13/asyncio/tasks.py";
+    let own = "/srv/app/server.py";
+    let within = ("locked", own, 7);
+    let locked = script.coroutines(&[within, ("Lock.acquire", locks, 111)]);
+    let asleep = script.coroutines(&[within, ("store", own, 20), ("sleep", sleeps, 639)]);
+    for socket in 1..=20 {
+        let until = 20 * socket;
+        let request = script.request(socket).ready(0).read(0, 10);
+        request.task(socket as u32).answered(until, 10);
+        for at in (5..until).step_by(10) {
+            script.task_look(&TaskLook {
+                at_ns: whywait_model::script::ms(at),
+                read_ns: whywait_model::script::ms(at),
+                tgid: TGID,
+                task: socket as u32,
+                socket: 0,
+                seq: 0,
+                state: TaskState::Waiting,
+                stack: if at + 20 < until { locked } else { asleep },
+                ..TaskLook::default()
+            });
+        }
+    }
+    let model = script.model();
+    let findings = detect(&Facts::of(&model));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert_eq!(finding.severity, Severity::Error);
+    assert_eq!(finding.subject["function"], json!("locked"));
+    assert_eq!(finding.subject["holder_function"], json!("store"));
+    let place = "asyncio.Lock.acquire in locked (server.py:7)";
+    assert!(finding.title.contains(place), "{}", finding.title);
 }

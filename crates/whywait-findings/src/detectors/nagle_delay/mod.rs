@@ -20,7 +20,7 @@ use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
 use whywait_words::{count, counted, duration, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{MIN_RESPONSES, NAGLE_NS, RESPONSE_ERROR_NS};
@@ -42,6 +42,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "what a server has written goes out at once",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "ends of responses",
+        what: "to be sent",
+        has: Has::Said("the kernel, until clients acknowledge (Nagle's algorithm)"),
+    }),
     detect,
 };
 
@@ -86,7 +91,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
         all => format!(" of {}", count(all)),
     };
     let title = format!(
-        "the end of {}{of} was held back for {} as a rule, for the client's acknowledgement: \
+        "the end of {}{of} was held back for {} (median), for the client's acknowledgement: \
          written in pieces, with Nagle's algorithm on",
         counted(tails.len(), "response"),
         duration(median_ns),
@@ -105,7 +110,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
         Evidence::of_ns(
             median_ns,
             format!(
-                "the server took {} for such a request, as a rule; its client waited {}: {} of \
+                "the server took {} for such a request (median); its client waited {}: {} of \
                  that for the acknowledgement",
                 duration(ns),
                 duration(ns.saturating_add(median_ns)),

@@ -40,14 +40,14 @@ fn clients_that_wait_for_their_own_acknowledgement_are_reported() {
     let finding = &findings[0];
     assert_eq!(
         finding.title,
-        "the end of 5 responses of 5 was held back for 40 ms as a rule, for the client's \
+        "the end of 5 responses of 5 was held back for 40 ms (median), for the client's \
          acknowledgement: written in pieces, with Nagle's algorithm on"
     );
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!(finding.saving.each_at_most_ns, [40 * MS; 5]);
     assert_eq!(
         finding.evidence[0].text,
-        "the server took 1 ms for such a request, as a rule; its client waited 41 ms: 98 % of \
+        "the server took 1 ms for such a request (median); its client waited 41 ms: 98 % of \
          that for the acknowledgement"
     );
     assert_eq!(

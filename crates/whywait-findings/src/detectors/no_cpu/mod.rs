@@ -18,9 +18,10 @@
 use whywait_model::cpu::CpuHolder;
 use whywait_words::{counted, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
+use crate::detectors::saturated::cpus;
 use crate::facts::Facts;
-use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
+use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{CROWDED_RARE, MOST, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
@@ -40,6 +41,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "no slow request waits for a CPU for most of its time",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a CPU",
+        has: Has::Said("{holder}"),
+    }),
     detect,
 };
 
@@ -47,7 +53,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     finding(facts, &Deprived::of(facts)).into_iter().collect()
 }
 
-fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
+fn finding(facts: &Facts<'_>, deprived: &Deprived<'_>) -> Option<Finding> {
     let (model, shares) = (facts.model, &deprived.shares);
     let slow_ns = facts.slow().total_ns;
     let severity = shares.severity(slow_ns)?;
@@ -60,6 +66,10 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
     let holders = deprived.holders()?;
     let (first, _) = holders.first()?;
     if matches!(first, CpuHolder::Quota | CpuHolder::Idle) {
+        return None;
+    }
+    // Too much work of requests is no lack of CPUs.
+    if cpus::serving(facts, deprived).is_some() {
         return None;
     }
     let all_ns = sum(holders.iter().map(|(_, ns)| *ns));
@@ -100,7 +110,8 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived) -> Option<Finding> {
         .about_known("pid", model.meta.pid)
         .about("holder", kind(first))
         .about("holder_pids", deprived.pids(first))
-        .saving(Saving::latency(deprived.saved.clone()))
+        .saving(deprived.saving())
+        .concerns(deprived.saved.iter().copied())
         .evidence([
             Evidence::of_ns(shares.ns, without),
             Evidence::of_ns(all_ns, who),
@@ -141,7 +152,7 @@ fn kind(holder: &CpuHolder) -> &'static str {
 }
 
 /// `stress (pid 4242)`, as titles name it.
-fn name(deprived: &Deprived, holder: &CpuHolder) -> String {
+fn name(deprived: &Deprived<'_>, holder: &CpuHolder) -> String {
     match holder {
         CpuHolder::Own => "threads of its own".to_owned(),
         CpuHolder::Others(name, cgroup) => match (&deprived.pids(holder)[..], cgroup.as_str()) {

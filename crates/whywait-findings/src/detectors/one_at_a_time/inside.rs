@@ -1,17 +1,13 @@
 //! Requests that pass one at a time through something inside the program.
 
-use std::collections::BTreeMap;
-
-use whywait_events::StackId;
-use whywait_model::{Model, app_frames};
 use whywait_words::{counted, duration, percent};
 
 use super::DECLARATION;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::{ERROR_NS, Share, WORK_IN_COMMON};
-use crate::shared::functions::SampledFunctions;
-use crate::shared::lanes::{InStep, Lane, LaneShape, OneComputes};
+use crate::numbers::ERROR_NS;
+use crate::shared::functions::{InCommon, SampledFunctions};
+use crate::shared::lanes::{InStep, Lane, LaneShape};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{self, Shares};
 
@@ -24,7 +20,7 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
         severity => severity,
     };
     let common = match &lane.shape {
-        LaneShape::Computing(one) => Common::of(model, one),
+        LaneShape::Computing(one) => InCommon::of(model, one.samples.iter().copied()),
         LaneShape::InStep(_) => None,
     };
     let waited = lane.requests.iter().filter(|one| one.request.counts());
@@ -56,16 +52,19 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
         .about_known("port", slow_paths::only_port(&ports))
         .about_known(
             "function",
-            common.as_ref().map(|common| common.function.clone()),
+            common.as_ref().map(|common| common.function.to_owned()),
         )
         .saving(Saving::latency(waited.collect()))
+        .concerns(lane.victims().map(|one| (one.request, one.waited_ns)))
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             seen(facts, &lane.shape),
         ])
-        .evidence(common.as_ref().map(Common::evidence))
+        .evidence(common.as_ref().map(in_common))
         .evidence(computed(facts, &lane.shape))
-        .cause(common.map(|common| common.cause))
+        .cause(
+            common.map(|common| Cause::new(model, common.tid, "on CPU".to_owned(), common.stack)),
+        )
         .fix(fix(runtime::of_process(model, lane.tgid), &lane.shape));
     Some(finding)
 }
@@ -113,68 +112,13 @@ fn computed(facts: &Facts<'_>, shape: &LaneShape<'_>) -> Option<Evidence> {
     )))
 }
 
-/// The function that has nearly all of the computing in it: what is done one at a time is that, and
-/// not what it happens to call.
-struct Common {
-    function: String,
-    /// Samples whose stacks reach a function of the application, of all, by periods.
-    known: u64,
-    all: u64,
-    cause: Cause,
-}
-
-impl Common {
-    fn of(model: &Model, one: &OneComputes<'_>) -> Option<Self> {
-        let mut stacks: BTreeMap<(u32, StackId), u64> = BTreeMap::new();
-        for sample in &one.samples {
-            let periods = stacks.entry((sample.tid, sample.user_stack)).or_default();
-            *periods = periods.saturating_add(sample.weight());
-        }
-        let all = stacks.values().sum();
-        let (mut known, mut functions) = (0, BTreeMap::<&str, u64>::new());
-        for ((_, stack), periods) in &stacks {
-            let names = names(model, *stack);
-            known += if names.is_empty() { 0 } else { *periods };
-            for (at, name) in names.iter().enumerate() {
-                if !names[..at].contains(name) {
-                    *functions.entry(name).or_default() += periods;
-                }
-            }
-        }
-        let is_common = |name: &&str| {
-            let periods = functions.get(name).copied().unwrap_or(0);
-            Share::new(periods, known).is_at_least(*WORK_IN_COMMON)
-        };
-        // The innermost one, in the stack that was seen most often.
-        let seen = stacks.iter().filter_map(|((tid, stack), periods)| {
-            let function = names(model, *stack).into_iter().find(is_common)?;
-            Some((*periods, *tid, *stack, function))
-        });
-        let (_, tid, stack, function) = seen.max_by_key(|(periods, ..)| *periods)?;
-        Some(Self {
-            function: function.to_owned(),
-            known,
-            all,
-            cause: Cause::new(model, tid, "on CPU".to_owned(), stack),
-        })
-    }
-
-    fn evidence(&self) -> Evidence {
-        Evidence::new(format!(
-            "{} has nearly all of it in it: it, or what calls it, is what passes one at a time \
-             (of the samples {} reach a function of the program's own)",
-            self.function,
-            percent(self.known, self.all),
-        ))
-    }
-}
-
-/// The functions of the application's own in a stack, the innermost first.
-fn names(model: &Model, stack: StackId) -> Vec<&str> {
-    let stack = model.stacks.get(stack);
-    stack.map_or_else(Vec::new, |stack| {
-        app_frames(stack).map(|label| &*label.name).collect()
-    })
+fn in_common(common: &InCommon<'_>) -> Evidence {
+    Evidence::new(format!(
+        "{} has nearly all of it in it: it, or what calls it, is what passes one at a time (of the \
+         samples {} reach a function of the program's own)",
+        common.function,
+        percent(common.known, common.all),
+    ))
 }
 
 fn fix(runtime: Runtime, shape: &LaneShape<'_>) -> String {

@@ -7,7 +7,7 @@
 //! than one under way, though several requests are. When one ends the next begins at once, and on
 //! another connection, or several are open: something else than a connection is handed over. A lock
 //! that is held across the call (a `sync.Mutex`, an `asyncio.Lock`), or a semaphore of one. Inside
-//! the program, see [`lanes`].
+//! the program, see [`lanes`], and [`task_places`] where looks at tasks show it.
 //!
 //! **Cost.** For each request the time in which another one's call was under way, and none of its
 //! own; or the time from its reading to the answer before its own. A replay says what two at a
@@ -17,6 +17,7 @@
 //! those of [`queues`] and of [`lanes`].
 //!
 //! [`lanes`]: crate::shared::lanes
+//! [`task_places`]: crate::shared::task_places
 
 mod inside;
 
@@ -24,13 +25,15 @@ use whywait_events::{StackId, Wait};
 use whywait_model::Model;
 use whywait_words::{counted, duration, figure, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{ERROR_NS, MOST, Share};
 use crate::ranking::Explained;
 use crate::shared::queues::Queue;
 use crate::shared::runtime::{self, Runtime};
+use crate::shared::task_places::TaskPlaces;
+use crate::shared::task_waits::TasksWaitIn;
 use crate::shared::traffic::whole;
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -48,6 +51,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "what could overlap does overlap",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for their turn: one passes at a time",
+        has: Has::CauseOr("the one before"),
+    }),
     detect,
 };
 
@@ -61,32 +69,41 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let programs = of_programs(model, queues.iter().map(|queue| queue.waits()), |_| ());
     let calls = programs
         .iter()
-        .filter_map(|program| finding(model, program, slow_ns));
+        .filter_map(|program| finding(facts, program, slow_ns));
     let lanes = facts.lanes().iter();
+    let places = TaskPlaces::of(facts);
+    let of_one = places.iter().filter(|places| places.count() == Some(1));
     calls
         .chain(lanes.filter_map(|lane| inside::finding(facts, lane, slow_ns)))
+        .chain(of_one.filter_map(|places| places.finding(facts, &DECLARATION, true)))
         .collect()
 }
 
 fn finding(
-    model: &Model,
+    facts: &Facts<'_>,
     program: &OfProgram<'_, '_, &Queue<'_>>,
     slow_ns: u64,
 ) -> Option<Finding> {
+    let model = facts.model;
     let (queue, shares) = (program.what, &program.shares);
     let severity = match shares.severity(slow_ns)? {
         Severity::Warning if shares.median_ns() >= *ERROR_NS => Severity::Error,
         severity => severity,
     };
     let peer = queue.traffic.peer;
+    let victims = queue.victims.iter().map(|victim| victim.request);
+    let tasks = TasksWaitIn::of(facts, victims);
     let title = format!(
-        "{} waited {} of their time for others' calls to {peer}, which are made one at a time",
+        "{} waited {} of their time for others' calls to {peer}, which are made one at a time{}",
         shares.requests(),
         shares.percent(),
+        tasks
+            .as_ref()
+            .map_or_else(String::new, TasksWaitIn::in_title),
     );
     let cause = handed_over(model, queue);
     let finding = Finding::new(&DECLARATION, severity, title)
-        .confidence(if cause.is_some() {
+        .confidence(if cause.is_some() || tasks.is_some() {
             Confidence::High
         } else {
             Confidence::Medium
@@ -96,12 +113,15 @@ fn finding(
         .about_known("replay", queue.replay_rows("at_a_time"))
         .saving(Queue::saving(program))
         .explains(Explained::Locks)
+        .explains(Explained::Inside)
+        .explains(Explained::Places)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(queue.full_ns, never_two(queue)),
             Evidence::new(queue.handover()),
         ])
+        .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .evidence(
             queue
                 .replay_text("call at a time", "calls at a time")
@@ -109,6 +129,10 @@ fn finding(
         )
         .cause(cause)
         .fix(fix(runtime::of_process(model, queue.traffic.tgid)));
+    let finding = match &tasks {
+        Some(tasks) => tasks.about(finding),
+        None => finding,
+    };
     Some(program.about_processes(model, finding))
 }
 

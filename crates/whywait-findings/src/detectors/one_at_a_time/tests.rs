@@ -1,5 +1,6 @@
 use super::*;
 use crate::shared::queues::script::{Closed, Serves};
+use crate::shared::task_places::script::passing;
 
 /// Eight clients with a connection each, and a lock around the call.
 const HELD: Closed = Closed {
@@ -82,4 +83,18 @@ fn the_only_connection_of_each_of_many_processes_is_theirs() {
     );
     let held = detect(&Facts::of(&HELD.in_processes(16).model()));
     assert_eq!(held.len(), 1, "{held:#?}");
+}
+
+#[test]
+fn goroutines_that_pass_one_at_a_time() {
+    let model = passing(1, false).model();
+    let findings = detect(&Facts::of(&model));
+    // Their answers are in step as well: that one has no name, and becomes a line of this one.
+    let mut named = findings
+        .iter()
+        .filter(|one| one.subject.contains_key("waits_in"));
+    let finding = named.next().expect("it is found");
+    assert_eq!(finding.severity, Severity::Error);
+    let wait = "chan receive in main.withThing, which lets one through at a time";
+    assert!(finding.title.contains(wait), "{}", finding.title);
 }

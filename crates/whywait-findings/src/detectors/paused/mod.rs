@@ -21,7 +21,7 @@ use whywait_events::{ModuleKind, Ns, Sample, StackId};
 use whywait_model::{FrameOrigin, Label, Model, Thread, app_frame, origin};
 use whywait_words::{counted, duration, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{ERROR_NS, MOST, MUCH, Share};
@@ -49,6 +49,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "no slow request spends most of its time while all threads of its process are \
         stopped",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a pause of all threads to end",
+        has: Has::Cause,
+    }),
     detect,
 };
 

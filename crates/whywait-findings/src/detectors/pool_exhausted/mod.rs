@@ -5,7 +5,8 @@
 //! **Evidence.** See [`queues`]: calls to the peer lie within requests, and never more than so many
 //! are under way at a time, though more requests are. When one ends, the next begins at once: it
 //! was handed over to somebody who waited. It needs no thread and no task: which call is whose does
-//! not matter, for all of them go to the same peer.
+//! not matter, for all of them go to the same peer. What else lies in pools, and what a semaphore
+//! guards, looks at tasks show: see [`task_places`].
 //!
 //! **Cost.** For each request the time in which none of its calls was under way, but as many others
 //! as ever were. A replay of the same requests onto more connections says what some more save.
@@ -14,12 +15,14 @@
 //! requests would not wait for most of the time that all connections are in use. A peer whose calls
 //! take longer the more there are: more connections would only queue there, which is
 //! `slow-upstream`. One call at a time, though there are several connections, is `one-at-a-time`.
+//!
+//! [`task_places`]: crate::shared::task_places
 
 use whywait_model::Model;
 use whywait_model::calls::PeerRow;
 use whywait_words::{counted, duration, figure, list, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{ERROR_NS, SHOWN};
@@ -27,12 +30,15 @@ use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::runtime::{self, Proxy, Runtime};
+use crate::shared::task_places::TaskPlaces;
+use crate::shared::task_waits::TasksWaitIn;
 use crate::shared::workers::{OfProgram, of_programs};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "pool-exhausted",
-    meaning: "requests queued for a connection while its peer would have served more",
+    meaning: "requests queued for a connection while its peer would have served more, or inside \
+              for one of a few places",
     severities: &[
         (
             Severity::Error,
@@ -41,8 +47,14 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         (Severity::Warning, "from 30 ms on"),
         (Severity::Note, "otherwise"),
     ],
-    invariant: "no request queues for a connection while its peer would serve more",
+    invariant: "no request queues for a connection while its peer would serve more, nor for what \
+                the program has few of",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "to call: at most {connections} at a time",
+        has: Has::Said("others' calls to {peer} {peer_process}"),
+    }),
     detect,
 };
 
@@ -53,20 +65,26 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|queue| !matches!(queue.capacity, Capacity::Saturated { .. }))
         .filter(|queue| queue.most > 1 || !queue.had_free_connections())
         .collect();
-    if queues.is_empty() {
-        return Vec::new();
-    }
     let slow_ns = facts.slow().total_ns;
     let pools = of_programs(model, queues.iter().map(|queue| queue.waits()), |queue| {
         queue.most
     });
+    let pools = pools.iter();
+    let places = TaskPlaces::of(facts);
+    let places = places.iter().filter(|places| places.count() != Some(1));
     pools
-        .iter()
-        .filter_map(|pool| finding(model, pool, slow_ns))
+        .filter_map(|pool| finding(facts, pool, slow_ns))
+        // Whether more at a time would be served as quickly is not known of these.
+        .chain(places.filter_map(|places| places.finding(facts, &DECLARATION, false)))
         .collect()
 }
 
-fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) -> Option<Finding> {
+fn finding(
+    facts: &Facts<'_>,
+    pool: &OfProgram<'_, '_, &Queue<'_>>,
+    slow_ns: u64,
+) -> Option<Finding> {
+    let model = facts.model;
     let (queue, shares) = (pool.what, &pool.shares);
     let serves = matches!(queue.capacity, Capacity::Serves { .. });
     let severity = match shares.severity(slow_ns)? {
@@ -79,10 +97,15 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
         most if is_limit(queue) => format!("at a limit of {most} calls at a time"),
         most => format!("for one of {most} connections"),
     };
+    let victims = queue.victims.iter().map(|victim| victim.request);
+    let tasks = TasksWaitIn::of(facts, victims);
     let title = format!(
-        "{} waited {} of their time {which} to {peer}",
+        "{} waited {} of their time {which} to {peer}{}",
         shares.requests(),
         shares.percent(),
+        tasks
+            .as_ref()
+            .map_or_else(String::new, TasksWaitIn::in_title),
     );
     let confidence = if serves {
         Confidence::High
@@ -101,7 +124,11 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
         .about("connections", queue.most)
         .about_known("replay", queue.replay_rows("connections"))
         .saving(Queue::saving(pool))
+        .concerns(Queue::requests(pool))
         .explains(Explained::Locks)
+        .explains(Explained::Inside)
+        .explains(Explained::Places)
+        .explains(Explained::NarrowJobs)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(pool.evidence())
         .evidence([
@@ -109,6 +136,7 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
             Evidence::new(queue.handover()),
             Evidence::new(of_peer(queue)),
         ])
+        .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .evidence(
             queue
                 .replay_text("connection", "connections")
@@ -119,6 +147,10 @@ fn finding(model: &Model, pool: &OfProgram<'_, '_, &Queue<'_>>, slow_ns: u64) ->
             1 => format!("{fix}; if more are allowed, look for a lock held across the call"),
             _ => fix.to_owned(),
         });
+    let finding = match &tasks {
+        Some(tasks) => tasks.about(finding),
+        None => finding,
+    };
     Some(pool.about_processes(model, finding))
 }
 

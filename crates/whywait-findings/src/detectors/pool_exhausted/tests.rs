@@ -1,5 +1,6 @@
 use super::*;
 use crate::shared::queues::script::{Closed, LOOP, Serves, call, peer};
+use crate::shared::task_places::script::passing;
 use whywait_events::PeerSums;
 use whywait_model::script::Script;
 
@@ -441,4 +442,27 @@ fn a_limit_is_no_pool_of_the_only_peer_that_has_rows() {
         "{}",
         finding.fix
     );
+}
+
+#[test]
+fn goroutines_that_wait_for_one_of_two_things() {
+    let model = passing(2, false).model();
+    let findings = detect(&Facts::of(&model));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    // Whether more at a time would be served as quickly is not known.
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.confidence, Confidence::High);
+    let wait = "chan receive in main.withThing, which lets 2 through at a time; those are in \
+                time.Sleep in main.work";
+    assert!(finding.title.contains(wait), "{}", finding.title);
+    // Two each wait for 0, 20, … 100 ms.
+    assert_eq!(finding.saving.at_most_ns, 2 * 300_000_000);
+}
+
+#[test]
+fn goroutines_that_wait_for_something_to_happen_wait_for_no_place() {
+    let model = passing(2, true).model();
+    assert_eq!(detect(&Facts::of(&model)), []);
 }

@@ -16,6 +16,8 @@
 //! must follow on jobs. Fewer than [`WORKERS_MIN_VICTIMS`](crate::numbers::WORKERS_MIN_VICTIMS)
 //! requests, or less than a third of the slow requests' time, is a burst.
 
+mod prefetched;
+
 use std::collections::BTreeSet;
 
 use serde_json::json;
@@ -23,15 +25,16 @@ use whywait_model::{Label, Model, system_call_name};
 use whywait_replay::Average;
 use whywait_words::{counted, duration, figure, list, percent, whole_percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{ERROR_NS, MOST, SHOWN, Share, WORKERS_MORE_HELP};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
-use crate::shared::jobs::{JobQueue, JobsDo};
+use crate::shared::jobs::{JobQueue, JobsDo, QueuedJob, kept_by_streams};
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
+use crate::shared::task_waits::TasksWaitIn;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -47,6 +50,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "a request does not wait for the jobs of others, which sleep, or leave CPUs idle",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a thread that others' jobs have",
+        has: Has::CauseOr("jobs of others"),
+    }),
     detect,
 };
 
@@ -55,6 +63,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let queues = facts.jobs().iter();
     queues
         .filter_map(|queue| finding(facts, queue, slow_ns))
+        .chain(prefetched::find(facts))
         .collect()
 }
 
@@ -82,10 +91,11 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         false => Confidence::Medium,
     };
     let who = Who::of(model, queue);
-    let computing = (queue.jobs_do == JobsDo::Compute).then(|| {
+    let computing = (queue.jobs_do != JobsDo::Sleep).then(|| {
         let workers = queue.workers.iter();
         SampledFunctions::of(facts, workers.filter_map(|tid| model.threads.get(tid)))
     });
+    let tasks = TasksWaitIn::of(facts, queue.victims().map(|job| job.request));
     let title = format!(
         "{} waited {} of their time behind the jobs of others, {}",
         shares.requests(),
@@ -99,6 +109,11 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
     });
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
+        .concerns(waited(queue).map(|job| match queue.in_order {
+            true => (job.request, job.waited_ns),
+            // Of none is it known how long.
+            false => (job.request, 0),
+        }))
         .about("pid", who.reads_in)
         .about("workers", json!(queue.workers))
         .about("readers", json!(queue.readers))
@@ -109,21 +124,28 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, who.ahead(queue)),
         ])
+        .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
+        .evidence(who.streams.as_ref().map(Streams::evidence))
         .evidence(what_jobs_do(queue, who.look_ups, computing.as_ref()).map(Evidence::new))
         .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
         .evidence([Evidence::new(would_more_help(model, queue))])
         .cause(cause(model, queue, computing.as_ref()))
         .fix(who.fix(queue));
-    Some(finding)
+    Some(match &tasks {
+        Some(tasks) => tasks.about(finding),
+        None => finding,
+    })
 }
 
-/// What all requests waited, slow ones or not.
+/// The jobs of requests that waited, slow ones or not.
+fn waited<'q, 'm>(queue: &'q JobQueue<'m>) -> impl Iterator<Item = &'q QueuedJob<'m>> {
+    let counts = |job: &&QueuedJob<'m>| job.request.counts() && job.waited_ns > 0;
+    queue.jobs.iter().filter(counts)
+}
+
+/// What all of them waited.
 fn saving(queue: &JobQueue<'_>) -> Saving {
-    let waited = queue.jobs.iter().filter(|job| job.request.counts());
-    let waited: Vec<u64> = waited
-        .map(|job| job.waited_ns)
-        .filter(|ns| *ns > 0)
-        .collect();
+    let waited: Vec<u64> = waited(queue).map(|job| job.waited_ns).collect();
     match queue.in_order {
         true => Saving::latency(waited),
         // No bound for any one of them.
@@ -143,7 +165,43 @@ struct Who {
     at_a_time: usize,
     /// The jobs look up names.
     look_ups: bool,
+    /// The jobs are streams that go on.
+    streams: Option<Streams>,
     jobs_do: JobsDo,
+}
+
+/// Jobs that are streams of messages: each has its thread for as long as it goes on.
+struct Streams {
+    count: usize,
+    /// For how long each of them had it, at the median; …
+    median_ns: u64,
+    /// … all of them, and all jobs.
+    ns: u64,
+    all_ns: u64,
+}
+
+impl Streams {
+    /// `None`: threads were kept by other jobs.
+    fn of(queue: &JobQueue<'_>) -> Option<Self> {
+        let streams = kept_by_streams(&queue.jobs)?;
+        let lasted: Vec<u64> = streams.iter().map(|job| job.lasted_ns()).collect();
+        Some(Self {
+            count: lasted.len(),
+            ns: sum(lasted.iter().copied()),
+            all_ns: sum(queue.jobs.iter().map(QueuedJob::lasted_ns)),
+            median_ns: median_ns(lasted),
+        })
+    }
+
+    fn evidence(&self) -> Evidence {
+        Evidence::new(format!(
+            "{} of messages went on after the first one, with a thread for {} each (median): {} of \
+             the time of all jobs",
+            counted(self.count, "stream"),
+            duration(self.median_ns),
+            percent(self.ns, self.all_ns),
+        ))
+    }
 }
 
 impl Who {
@@ -166,6 +224,7 @@ impl Who {
             },
             at_a_time: queue.at_a_time,
             look_ups: queue.jobs_do == JobsDo::Sleep && look_up_names(model, queue),
+            streams: Streams::of(queue),
             jobs_do: queue.jobs_do,
         }
     }
@@ -180,10 +239,11 @@ impl Who {
             WhoDoesJobs::Threads => ("thread", "threads"),
             WhoDoesJobs::Helpers => ("helper process", "helper processes"),
         };
-        let jobs = match (self.look_ups, self.jobs_do) {
-            (true, _) => "which look up names",
-            (false, JobsDo::Sleep) => "which sleep",
-            (false, JobsDo::Compute) => "which compute",
+        let jobs = match (self.look_ups, &self.streams, self.jobs_do) {
+            (true, ..) => "which look up names",
+            (_, Some(_), _) => "which are streams that go on,",
+            (_, None, JobsDo::Sleep) => "which sleep",
+            (_, None, JobsDo::Compute(_)) => "which compute",
         };
         match (self.at_a_time, self.count) {
             (1, 2..) => format!("{jobs} one at a time, though {} {many} do them", self.count),
@@ -222,7 +282,12 @@ impl Who {
     fn fix(&self, queue: &JobQueue<'_>) -> String {
         let reason = queue.reasons.first();
         let shorter = match (queue.jobs_do, reason) {
-            (JobsDo::Compute, _) => "; or make the jobs cheaper".to_owned(),
+            (JobsDo::Compute(Some(_)), _) => {
+                return "do the jobs in several processes, or in native code that lets the \
+                        interpreter's lock go; have quick ones done apart; or make the jobs cheaper"
+                    .to_owned();
+            }
+            (JobsDo::Compute(None), _) => "; or make the jobs cheaper".to_owned(),
             (JobsDo::Sleep, Some((reason, _))) => {
                 format!("; or have the jobs wait for less in {}", reason.what)
             }
@@ -232,6 +297,12 @@ impl Who {
             return "keep looked-up names (a cache, a local resolver), look them up without a \
                     thread in hand (c-ares, an asynchronous resolver), or in an executor of their \
                     own; node's pool has half of its threads for that (UV_THREADPOOL_SIZE)"
+                .to_owned();
+        }
+        if self.streams.is_some() && !self.is_narrow() {
+            return "serve streams without a thread each (an asynchronous server, gRPC in Python: \
+                    grpc.aio), or by threads of their own; or have more threads than streams may \
+                    be open (ThreadPoolExecutor(max_workers)), and refuse streams beyond that"
                 .to_owned();
         }
         let more = if self.is_narrow() {
@@ -295,21 +366,16 @@ fn what_jobs_do(
 
 fn would_more_help(model: &Model, queue: &JobQueue<'_>) -> String {
     match (queue.jobs_do, queue.serves_more) {
-        (JobsDo::Compute, _) => {
-            let used = |tid: &u32| {
-                let thread = model.threads.get(tid)?;
-                model.cpu.threads.get(&(thread.tgid, thread.tid))
-            };
-            let used: Vec<_> = queue.workers.iter().filter_map(used).collect();
-            let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
-            let without_ns = sum(used.iter().map(|one| one.runnable_ns));
-            format!(
-                "more at a time would compute on other CPUs, as far as nobody else needs them: \
-                 there are {}, and who does the jobs had none for {} of the time",
-                model.meta.host.cpus,
-                percent(without_ns, on_cpu_ns.saturating_add(without_ns)),
-            )
-        }
+        (JobsDo::Compute(Some(lock)), _) => format!(
+            "its threads take turns with {}: more threads do more at a time only where they let it \
+             go, other processes do",
+            lock.with_article()
+        ),
+        (JobsDo::Compute(None), _) => format!(
+            "more at a time would compute on other CPUs, as far as nobody else needs them: there \
+             are {}",
+            model.meta.host.cpus,
+        ),
         (JobsDo::Sleep, true) => {
             "when several jobs began to wait at once, they were done at the same time: more at a \
              time would not just queue there"
@@ -326,6 +392,9 @@ type Replayed = (u64, Vec<(usize, u64)>);
 
 /// `None` where the replay does not bring about what was, or where the middle request did not wait.
 fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
+    if matches!(queue.jobs_do, JobsDo::Compute(Some(_))) {
+        return None;
+    }
     let mut jobs: Vec<Worked> = queue.jobs.iter().map(|job| job.worked).collect();
     jobs.sort_by_key(|job| job.ready_ns);
     let now = queue.at_a_time;
@@ -336,7 +405,7 @@ fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
     let real_ns = median_ns(real.collect());
     let with = |more: usize| median_ns(servers.latencies(more));
     let mut more = BTreeSet::from([now + 1, now + 2, now * 2, now * 4]);
-    if queue.jobs_do == JobsDo::Compute {
+    if queue.jobs_do != JobsDo::Sleep {
         more.retain(|all| *all <= cpus);
     }
     let more: Vec<(usize, u64)> = more.into_iter().map(|all| (all, with(all - now))).collect();

@@ -1,5 +1,6 @@
 use serde_json::json;
-use whywait_model::script::Script;
+use whywait_events::Cpu;
+use whywait_model::script::{Script, TGID};
 
 use super::*;
 
@@ -59,17 +60,24 @@ fn who_reads_and_answers_has_handed_nothing_on() {
 /// A loop, thread 1, and two threads that its answers follow. Eight clients; two jobs end at a
 /// time, 10 ms apart; the loop sleeps in between.
 fn executor() -> Script {
+    executor_of(&[1])
+}
+
+/// The same of several loops, of which each has an epoll instance.
+fn executor_of(loops: &[u32]) -> Script {
     const READ: u32 = 0;
     let mut script = Script::new();
-    script
-        .thread(1, "loop")
-        .thread(2, "executor_0")
-        .thread(3, "executor_1");
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    for tid in loops {
+        script.thread(*tid, "loop");
+    }
     let poll = script.stack(&["main", "run", "epoll_wait"]);
     let work = script.stack(&["main", "job", "fetch_price", "read"]);
-    let mut polled = 10;
+    let mut polled = vec![10; loops.len()];
     for number in 0..48_u64 {
         let tid = 2 + (number % 2) as u32;
+        let at = (number / 2) as usize % loops.len();
+        let reader = loops[at];
         let from = 10 + number / 2 * 200 + number % 2 * 10;
         let done = from + 200;
         script
@@ -78,23 +86,33 @@ fn executor() -> Script {
             .by_softirq()
             .done();
         script
-            .wait(1, 232, polled, done)
-            .epoll(7)
+            .wait(reader, 232, polled[at], done)
+            .epoll(7 + at as u32)
             .stack(poll)
             .by(tid)
             .done();
-        polled = done;
+        polled[at] = done;
         let read = done.saturating_sub(800).max(10);
         script
             .request(number + 1)
             .port(PORT)
-            .epoll(7)
+            .epoll(7 + at as u32)
             .ready(read)
-            .read(read, 1)
-            .answered(done, 1);
+            .read(read, reader)
+            .answered(done, reader);
     }
     script.ends(6000);
     script
+}
+
+#[test]
+fn several_loops_may_hand_jobs_to_one_executor() {
+    let found = detect(&Facts::of(&executor_of(&[1, 4, 5]).model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    assert_eq!(finding.subject["readers"], json!([1, 4, 5]));
 }
 
 #[test]
@@ -268,4 +286,147 @@ fn a_thread_that_computes_for_all_leaves_cpus_idle_where_there_are_more() {
     // On its only CPU two would compute half as fast each.
     script.recorded(|recorded| recorded.meta.host.cpus = 1);
     assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+#[test]
+fn a_thread_that_lacks_a_cpu_is_no_lack_of_threads() {
+    let found = |on_cpu_ns, runnable_ns| {
+        let mut script = one_that_computes();
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid: 2,
+            on_cpu_ns,
+            runnable_ns,
+            ..Cpu::default()
+        });
+        detect(&Facts::of(&script.model())).len()
+    };
+    assert_eq!(found(3_000_000_000, 1_000_000_000), 1);
+    assert_eq!(found(1_000_000_000, 3_000_000_000), 0);
+}
+
+#[test]
+fn an_interpreters_lock_forbids_more_at_a_time() {
+    let mut script = one_that_computes();
+    let taking = script.stack(&["main", "take_gil", "pthread_cond_timedwait"]);
+    let waits = script.wait(2, 202, 4_330, 4_340).stack(taking);
+    waits.word(0x2000).by(1).done();
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:#?}");
+    };
+    assert!(finding.fix.contains("processes"), "{}", finding.fix);
+    assert_eq!(finding.subject.get("replay"), None);
+}
+
+/// Two workers with a helper each, which take what they fetch in order. One has four jobs of 200 ms
+/// at once, the other one job of so long, at the same time.
+fn workers(other_ms: u64) -> Script {
+    let mut script = Script::new();
+    for (tid, name) in [(1, "main"), (2, "main"), (11, "helper"), (12, "helper")] {
+        script.thread_of(tid, tid, name);
+    }
+    for n in 0..4 {
+        let from = 10 + 200 * n;
+        let job = script.request(n + 1).of(11).ready(10).read(from, 11);
+        job.handed(1).answered(from + 200, 11);
+    }
+    let job = script.request(9).of(12).ready(10).read(10, 12);
+    job.handed(2).answered(10 + other_ms, 12);
+    script.ends(1_000);
+    script
+}
+
+#[test]
+fn jobs_that_wait_in_one_worker_while_another_idles() {
+    let findings = detect(&Facts::of(&workers(50).model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(
+        findings[0].title,
+        "3 jobs waited 58 % of their time in one worker that had fetched them ahead, while another \
+         worker had nothing to do"
+    );
+    // 150, 350 and 550 ms.
+    assert_eq!(findings[0].saving.at_most_ns, 1_050_000_000);
+}
+
+#[test]
+fn jobs_that_wait_while_all_workers_are_busy() {
+    let findings = detect(&Facts::of(&workers(900).model()));
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+#[test]
+fn a_helper_that_has_ended_is_not_idle() {
+    let mut script = workers(50);
+    script.ends_thread(12, 60);
+    let findings = detect(&Facts::of(&script.model()));
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+/// Streams of a loop keep no thread of its executor.
+#[test]
+fn streams_of_a_loop_wait_for_no_thread() {
+    let mut script = executor();
+    for stream in 0..5 {
+        script
+            .request(100 + stream)
+            .port(PORT)
+            .epoll(7)
+            .ready(10)
+            .read(10, 1)
+            .goes_on_until(5900)
+            .answered(12, 1);
+    }
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    let what = "behind the jobs of others, which sleep in the only 2 threads";
+    assert!(finding.title.ends_with(what), "{}", finding.title);
+}
+
+/// Two threads with a stream each, which its client ends after 900 ms while its thread sleeps for
+/// another 100, and short calls that wait for one of them to end.
+#[test]
+fn streams_that_go_on_keep_their_threads() {
+    let mut script = Script::new();
+    script.thread(1, "reader").thread(2, "one").thread(3, "two");
+    let work = script.stack(&["main", "send_events", "sleep"]);
+    for round in 0..4_u64 {
+        let from = 10 + round * 1000;
+        for tid in 2..4 {
+            script
+                .request(round * 10 + u64::from(tid))
+                .port(PORT)
+                .ready(from)
+                .read(from, 1)
+                .goes_on_until(from + 900)
+                .answered(from + 5, tid);
+            for sleep in 0..4 {
+                let from = from + 5 + sleep * 248;
+                script.wait(tid, 230, from, from + 248).stack(work).done();
+            }
+        }
+        for call in 0..4 {
+            let read = from + 100 + call;
+            script
+                .request(round * 10 + 4 + call)
+                .port(PORT)
+                .ready(read)
+                .read(read, 1)
+                .answered(from + 998 + call / 2, 2 + (call % 2) as u32);
+        }
+    }
+    script.ends(4100);
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    let what = "behind the jobs of others, which are streams that go on, in the only 2 threads";
+    assert!(finding.title.ends_with(what), "{}", finding.title);
+    // Each waited for the end of the sleep, which is 97 ms after that of the stream.
+    let each = &finding.saving.each_at_most_ns;
+    assert_eq!(each.len(), 16);
+    assert!(each.iter().all(|ns| *ns >= 890_000_000), "{each:?}");
 }

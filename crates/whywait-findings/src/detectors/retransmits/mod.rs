@@ -16,7 +16,7 @@ use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
 use whywait_words::{counted, counted_as, duration, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{KEPT, LOSS_ERROR, LOSS_WARNING_NS, MIN_RESPONSES, Share};
@@ -35,12 +35,17 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         ),
         (
             Severity::Warning,
-            "when their ends were 5 ms late or later, as a rule",
+            "when the median end was 5 ms late or later",
         ),
         (Severity::Note, "otherwise"),
     ],
     invariant: "what a server sends gets to its clients at the first time",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "ends of responses",
+        what: "to be sent again",
+        has: Has::Said("packets that were lost"),
+    }),
     detect,
 };
 
@@ -85,7 +90,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let waited = match late.len() {
         0 => "their ends were not late".to_owned(),
         n => format!(
-            "{n} of their ends were {} late as a rule",
+            "{n} of their ends were late, by {} (median)",
             duration(median_ns)
         ),
     };
@@ -109,7 +114,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
         Evidence::of_ns(
             median_ns,
             format!(
-                "the server took {} for such a request, as a rule; its client waited {}: {} of \
+                "the server took {} for such a request (median); its client waited {}: {} of \
                  that for what was lost",
                 duration(ns),
                 duration(ns.saturating_add(median_ns)),

@@ -46,8 +46,8 @@ fn what_was_lost_is_reported() {
     let finding = &findings[0];
     assert_eq!(
         finding.title,
-        "packets of 5 responses of 100 were lost and sent again: 5 of their ends were 205 ms late \
-         as a rule"
+        "packets of 5 responses of 100 were lost and sent again: 5 of their ends were late, by \
+         205 ms (median)"
     );
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!(finding.saving.each_at_most_ns, [205 * MS; 5]);
@@ -59,7 +59,7 @@ fn what_was_lost_is_reported() {
     assert_eq!(
         evidence,
         [
-            "the server took 1 ms for such a request, as a rule; its client waited 206 ms: 99.5 % \
+            "the server took 1 ms for such a request (median); its client waited 206 ms: 99.5 % \
              of that for what was lost",
             "5 packets were sent again: 5 because nothing came back for long (a timeout, or a \
              tail loss probe); 0 sooner, because what came back showed the loss",

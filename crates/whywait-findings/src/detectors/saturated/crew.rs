@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share};
 use crate::shared::functions::SampledFunctions;
-use crate::shared::intervals::{Interval, in_proportion, merged, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Bound, Gone, ReadByThread, Spared, name, workers_of};
 use crate::shared::slow_paths::{self, Shares, dominates};
 use crate::shared::threads::slept_ns;
@@ -57,8 +57,8 @@ impl<'a> BusyCrew<'a> {
         let unread = merged(unread.collect());
         let each_ns = sum(unread.iter().map(|(from, to)| to.saturating_sub(*from)));
         let all_ns = each_ns.saturating_mul(threads.len() as u64);
-        let asleep = |thread: &&Thread| sum(unread.iter().map(|lay| slept_ns(thread, *lay)));
-        let asleep_ns = sum(threads.iter().map(asleep));
+        let lay = Covered::new(unread.clone());
+        let asleep_ns = sum(threads.iter().map(|thread| slept_ns(thread, &lay)));
         let used = |thread: &&Thread| model.cpu.threads.get(&(thread.tgid, thread.tid));
         let used: Vec<_> = threads.iter().filter_map(used).collect();
         let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
@@ -145,7 +145,7 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     };
     let half = behind.without(&crew.spared(part, 2), None);
     let halved = crew.requests.iter().map(|request| {
-        let saved_ns = half.each_ns.get(&name(*request)).copied().unwrap_or(0);
+        let saved_ns = half.each.get(&name(*request)).map_or(0, |claim| claim.ns);
         request.age_ns().saturating_sub(saved_ns)
     });
     let halved_ns = half.off.is_none().then(|| p99(&halved.collect::<Vec<_>>()));

@@ -11,7 +11,9 @@
 //! others. The functions are those of the thread's samples.
 //!
 //! Or workers, which each serve one request at a time ([`crew`]), are awake for most of the time in
-//! which requests lie unread.
+//! which requests lie unread. Or there are more workers than CPUs, and who has a request has no CPU
+//! for the others' work ([`cpus`]). Or goroutines are ready to run, and no thread takes them
+//! ([`of_tasks`]).
 //!
 //! **Cost.** The loop is replayed without the time that its samples were in the function; without a
 //! function, without all of it. What then follows is earlier, until the loop has nothing to do.
@@ -23,7 +25,9 @@
 //! loop or the workers: a queue now and then is none. What queues in bursts, with less than half
 //! of the time in between, is a note: they have time left.
 
+pub(crate) mod cpus;
 mod crew;
+mod of_tasks;
 
 use std::iter::once;
 
@@ -31,7 +35,7 @@ use whywait_events::Ns;
 use whywait_model::{EpollPool, Model, RequestRef, Thread};
 use whywait_words::{counted, duration, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
@@ -53,13 +57,22 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "who serves requests has time left: no slow request waits for most of its time \
         behind the turns of others",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a turn",
+        has: Has::Cause,
+    }),
     detect,
 };
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let pools = facts.model.pools.iter();
     let loops = pools.filter_map(|pool| of_pool(facts, pool));
-    loops.chain(crew::findings(facts)).collect()
+    loops
+        .chain(crew::findings(facts))
+        .chain(cpus::finding(facts))
+        .chain(of_tasks::findings(facts))
+        .collect()
 }
 
 /// A loop, and the requests that it serves in the order of their answers.

@@ -17,13 +17,15 @@
 //! half of the requests' time from when they were read. Calls that go on while no request is under
 //! way are the program's own.
 
+mod short;
+
 use std::collections::BTreeMap;
 
 use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
 use whywait_words::{count, counted, duration, figure};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
@@ -33,6 +35,7 @@ use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::replay::{Behind, Gone, Spared, median_ns};
 use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
+use crate::shared::task_waits::in_function;
 use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
 
@@ -47,6 +50,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "a request does not make its peer's round trip n times in a row for what one could \
         do",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for {calls_per_request} replies, one after another",
+        has: Has::Said("{peer} {peer_process}"),
+    }),
     detect,
 };
 
@@ -61,8 +69,11 @@ struct Certain<'a> {
 
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
-    let traffic = || facts.traffic().iter().filter(|traffic| traffic.counted);
-    if traffic().all(|traffic| traffic.calls.len() < *MIN_REQUESTS * *SERIAL_MIN_CALLS) {
+    let long = facts.traffic().iter().filter(|traffic| traffic.counted);
+    let long = long.filter(|traffic| traffic.calls.len() >= *MIN_REQUESTS * *SERIAL_MIN_CALLS);
+    let long: Vec<&Traffic<'_>> = long.collect();
+    let short = Traffic::sampled(model, facts.traffic());
+    if long.is_empty() && short.is_empty() {
         return Vec::new();
     }
     let slow = facts.slow();
@@ -74,12 +85,19 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     for one in answered {
         by_process.entry(one.request.tgid).or_default().push(one);
     }
-    let found: Vec<OfProcess<'_, '_, Say<'_>>> = traffic()
-        .filter_map(|traffic| {
-            let requests = by_process.get(&traffic.tgid)?;
-            of_traffic(facts, traffic, requests)
-        })
-        .collect();
+    let long = long.into_iter().filter_map(|traffic| {
+        let requests = by_process.get(&traffic.tgid)?;
+        of_traffic(facts, traffic, requests)
+    });
+    let mut rows: BTreeMap<u32, usize> = BTreeMap::new();
+    for traffic in &short {
+        *rows.entry(traffic.peer.number()).or_default() += traffic.calls.len();
+    }
+    let short = short.iter().filter_map(|traffic| {
+        let requests = by_process.get(&traffic.tgid)?;
+        short::of_traffic(facts, traffic, rows[&traffic.peer.number()], requests)
+    });
+    let found: Vec<OfProcess<'_, '_, Say<'_>>> = long.chain(short).collect();
     if found.is_empty() {
         return Vec::new();
     }
@@ -98,7 +116,7 @@ fn of_traffic<'t, 'm, 'a>(
     traffic: &'t Traffic<'m>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<OfProcess<'t, 'm, Say<'a>>> {
-    if traffic.calls.len() < *MIN_REQUESTS * *SERIAL_MIN_CALLS || requests.len() < *MIN_REQUESTS {
+    if requests.len() < *MIN_REQUESTS {
         return None;
     }
     let known = known(facts, traffic, requests);
@@ -112,7 +130,10 @@ fn of_traffic<'t, 'm, 'a>(
     Some(OfProcess {
         traffic,
         shares,
-        what,
+        what: Say {
+            all: traffic.calls.len() as u64,
+            ..what
+        },
     })
 }
 
@@ -217,12 +238,14 @@ fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shar
     let called_ns = median_ns(serial.iter().map(|one| one.called_ns).collect());
     let say = Say {
         calls: calls.to_string(),
+        all: 0,
         each_ns: called_ns / calls.max(1),
         called_ns,
         how: "all calls of these requests are known: each request had a thread to itself, was \
               alone under way, or its calls are certainly its own"
             .to_owned(),
         confidence: Confidence::High,
+        within: None,
         spared: serial.iter().map(Certain::spared).collect(),
     };
     Some((shares, say))
@@ -281,12 +304,14 @@ fn on_average<'a>(
     let called_ns = mean.called_ns / requests.len() as u64;
     let say = Say {
         calls: figure(mean.calls),
+        all: 0,
         each_ns: mean.each_ns,
         called_ns,
         how: "which call is which request's does not show: they are made while requests are under \
               way, so many for each, and never more at a time than there are requests"
             .to_owned(),
         confidence: Confidence::Medium,
+        within: None,
         spared: spared.collect(),
     };
     Some((shares, say))
@@ -295,10 +320,14 @@ fn on_average<'a>(
 /// What is said of them.
 struct Say<'a> {
     calls: String,
+    /// Those of all requests.
+    all: u64,
     each_ns: u64,
     called_ns: u64,
     how: String,
     confidence: Confidence,
+    /// The function that makes them, where that is known.
+    within: Option<String>,
     spared: Vec<Spared<'a>>,
 }
 
@@ -319,9 +348,10 @@ fn finding<'m>(
         .max(Shares::new(saved).severity(slow_ns))?;
     let peer = traffic.peer;
     let title = format!(
-        "{} made {} calls each to {peer}, one after another: {} of {} (typically)",
+        "{} made {} calls each to {peer}, one after another{}: {} of {} (typically)",
         shares.requests(),
         say.calls,
+        in_function(say.within.as_deref()),
         duration(say.called_ns),
         duration(shares.latency_ns / (shares.each_ns.len() as u64).max(1)),
     );
@@ -329,6 +359,7 @@ fn finding<'m>(
         .confidence(say.confidence)
         .about_peer(peer)
         .about("calls_per_request", say.calls.clone())
+        .about_known("function", say.within.clone())
         .explains(Explained::RepliesOf(peer.address()))
         .evidence([Evidence::of_ns(
             shares.ns,
@@ -362,7 +393,7 @@ fn each(traffic: &Traffic<'_>, peer: Peer<'_>, say: &Say<'_>) -> String {
         say.calls,
         duration(say.called_ns),
         bytes,
-        counted(traffic.calls.len(), "call"),
+        counted(say.all as usize, "call"),
         peer.address(),
     )
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::shared::queues::script::{LOOP, call, peer};
-use whywait_model::script::{Script, TGID};
+use whywait_events::PeerSums;
+use whywait_model::script::{Script, TGID, ms};
 
 /// Clients whose requests each make so many calls in a row of 10 ms each, twelve times.
 fn rows(clients: u64, calls: u64) -> Script {
@@ -207,4 +208,63 @@ fn what_goes_on_without_requests_is_the_programs_own() {
     }
     script.peer(&peer(560, 4));
     assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
+/// Two clients whose requests each make fifty calls of 0.4 ms, of which a few have rows, and then
+/// compute for as long as that says.
+fn short_calls(others_ms: u64) -> Script {
+    const US: u64 = 1_000;
+    let mut script = Script::new();
+    script.thread(LOOP, "server");
+    let mut seq = 0;
+    for round in 0..12 {
+        for client in 0..2 {
+            let at = 10 + round * (30 + others_ms) + client;
+            // Those of the first moments of a tenth of a second.
+            for n in (0..20).filter(|_| round % 3 == 0) {
+                seq += 1;
+                let from_ns = ms(at) + 450 * US * n;
+                let to_ns = Some(from_ns + 400 * US);
+                script.exchange(&Exchange {
+                    first_send_ns: from_ns,
+                    last_send_ns: from_ns,
+                    arrived_ns: to_ns,
+                    first_read_ns: to_ns,
+                    last_read_ns: to_ns,
+                    ..call(client, seq, 0, 0)
+                });
+            }
+            let request = script.request(1_000 * (1 + client) + round);
+            let request = request.epoll(7).ready(at).read(at, LOOP);
+            request.answered(at + 24 + others_ms, LOOP);
+        }
+    }
+    script.peer(&PeerSums {
+        slow: 0,
+        total_ns: 24 * 50 * 400 * US,
+        ..peer(24 * 50, 2)
+    });
+    script.ends(10_000);
+    script
+}
+
+#[test]
+fn calls_that_are_too_short_for_rows_are_known_by_their_sums() {
+    let findings = detect(&Facts::of(&short_calls(0).model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.subject["calls_per_request"], "50");
+    assert!(
+        finding
+            .title
+            .contains("made 50 calls each to 127.0.0.1:7001 (python3), one after another")
+            && finding.title.contains("20 ms of 24 ms"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(
+        detect(&Facts::of(&short_calls(30).model())),
+        [],
+        "they are less than half of what requests take"
+    );
 }

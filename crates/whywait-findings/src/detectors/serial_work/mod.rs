@@ -29,7 +29,7 @@ use whywait_events::{Ns, Part, Sample, StackId};
 use whywait_model::{Model, PathStep, Role, Thread};
 use whywait_words::{duration, figure, shares, whole_percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
@@ -57,6 +57,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "no single thread's CPU time dominates the slow requests' critical path",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for the thread that serves them",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -72,6 +77,12 @@ struct WorkOnPath<'a> {
 impl<'a> WorkOnPath<'a> {
     fn samples(&self) -> impl Iterator<Item = &'a Sample> {
         self.samples.iter().copied().flatten()
+    }
+
+    /// What a thread did of it.
+    fn of_thread(&self, tid: u32) -> Option<u64> {
+        let own = self.steps.iter().filter(|(step, _)| step.tid == tid);
+        Some(sum(own.map(|(_, ns)| *ns))).filter(|ns| *ns > 0)
     }
 
     fn sampled(&self) -> usize {
@@ -118,6 +129,9 @@ fn work_of<'a>(
         let Some(from_ns) = answers.own_from(slow.request, step) else {
             continue;
         };
+        if facts.is_of_jobs_before(&slow.request, (from_ns, step.to_ns)) {
+            continue;
+        }
         let samples = thread.samples_within(from_ns, step.to_ns);
         if rounds.goes_round(model, thread, samples) {
             continue;
@@ -411,7 +425,13 @@ fn finding<'a>(
         .evidence(spared.without_cpu(shares.ns))
         .bounded(bound)
         .evidence(growth.as_ref().map(|growth| remains(growth, &shares)))
-        .cause(Cause::new(model, tid, "on CPU".to_owned(), stack))
+        .cause(
+            Cause::new(model, tid, "on CPU".to_owned(), stack).each(
+                members
+                    .iter()
+                    .filter_map(|(_, on_path)| on_path.of_thread(tid)),
+            ),
+        )
         .fix(match in_kernel.fix().filter(|_| growth.is_none()) {
             Some(fix) => fix.to_owned(),
             None => fix(runtime, growth.is_some(), function.as_deref()),

@@ -156,10 +156,13 @@ pub(super) fn finding(
         .bounded(bound)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
-        .cause(
-            lock.and_then(|lock| lock.cause(facts))
-                .unwrap_or_else(|| Cause::new(model, tid, doing, user_stack)),
-        )
+        .cause(lock.and_then(|lock| lock.cause(facts)).unwrap_or_else(|| {
+            let own = steps().filter(|one| {
+                let same = one.is.what == what && one.is.function.as_deref() == *function;
+                one.step.tid == tid && same
+            });
+            Cause::new(model, tid, doing, user_stack).each(own.map(|one| one.step.ns()))
+        }))
         .fix(match (&tries, &in_others) {
             (Some(tries), _) => tries.fix().to_owned(),
             (None, Some(_)) => fix::IN_OTHERS.to_owned(),

@@ -44,7 +44,7 @@ use whywait_model::{
     origin, polls_unread, system_call, system_call_name,
 };
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Finding, Severity};
 use crate::numbers::FINDINGS_OF_A_KIND;
@@ -66,6 +66,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "no single wait (device, writeback, sleep, peer) dominates the slow requests' \
          critical path",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for the thread that serves them",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -204,6 +209,9 @@ fn on_paths<'a>(
     for (at, step) in path.steps.iter().enumerate() {
         // What the thread slept in was for others: see slow-upstream.
         if step.by_call {
+            continue;
+        }
+        if facts.is_of_jobs_before(&request.request, (step.from_ns, step.to_ns)) {
             continue;
         }
         let tick = || may_be_tick(model, &path.steps[at..]);

@@ -39,19 +39,26 @@ pub(super) struct PolledLock<'a> {
 impl<'a> Tries<'a> {
     /// `None`: they are not of that kind.
     pub(super) fn of(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Self> {
-        let again: Vec<&OfRequest<'_>> = group.iter().filter(|one| tries_again(one)).collect();
-        if Share::counted(again.len(), group.len()).is_below(*MOST) {
+        let stacks = tried_in(group);
+        let again = group.iter().filter(|one| tries_again(one, &stacks));
+        let again: Vec<Vec<u64>> = again
+            .map(|(_, wait)| wait.steps.iter())
+            .map(|steps| steps.filter(|step| stacks.contains(&step.step.stack)))
+            .map(|steps| steps.map(|step| step.step.ns()).collect())
+            .collect();
+        let mut each = again.concat();
+        // By time: who finds it free at once, and has it then, may be more than those who try.
+        let all_ns = sum(group.iter().map(|(_, wait)| wait.ns));
+        if Share::new(sum(each.iter().copied()), all_ns).is_below(*MOST) {
             return None;
         }
-        let mut times: Vec<usize> = again.iter().map(|(_, wait)| wait.steps.len()).collect();
+        let mut times: Vec<usize> = again.iter().map(Vec::len).collect();
         times.sort_unstable();
-        let steps = again.iter().flat_map(|(_, wait)| &wait.steps);
-        let mut each: Vec<u64> = steps.map(|step| step.step.ns()).collect();
         each.sort_unstable();
         Some(Self {
-            times: times[times.len() / 2],
-            each_ns: each[each.len() / 2],
-            lock: held(facts, group),
+            times: *times.get(times.len() / 2)?,
+            each_ns: *each.get(each.len() / 2)?,
+            lock: held(facts, group, &stacks),
         })
     }
 
@@ -116,15 +123,33 @@ impl PolledLock<'_> {
     }
 }
 
-/// Whether a request slept several times with hardly anything in between.
-fn tries_again((_, wait): &OfRequest<'_>) -> bool {
-    let sleeps = || wait.steps.iter();
-    let (Some(first), Some(last)) = (wait.steps.first(), wait.steps.last()) else {
+/// The stacks in which some request slept several times. In others, of the same function, those
+/// may sleep who have what is tried for.
+fn tried_in(group: &Dominated<'_>) -> BTreeSet<StackId> {
+    let mut tried = BTreeSet::new();
+    for (_, wait) in group {
+        let mut times: BTreeMap<StackId, usize> = BTreeMap::new();
+        for step in &wait.steps {
+            *times.entry(step.step.stack).or_default() += 1;
+        }
+        let again = times.into_iter().filter(|(_, times)| *times >= *TRIES);
+        tried.extend(again.map(|(stack, _)| stack));
+    }
+    tried
+}
+
+/// Whether a request slept several times in these stacks with hardly anything in between.
+fn tries_again((_, wait): &OfRequest<'_>, stacks: &BTreeSet<StackId>) -> bool {
+    let sleeps = || {
+        let steps = wait.steps.iter();
+        steps.filter(|step| stacks.contains(&step.step.stack))
+    };
+    let (Some(first), Some(last)) = (sleeps().next(), sleeps().next_back()) else {
         return false;
     };
     let all_ns = last.step.to_ns.saturating_sub(first.step.from_ns);
-    let between_ns = all_ns.saturating_sub(wait.ns);
-    wait.steps.len() >= *TRIES
+    let between_ns = all_ns.saturating_sub(sum(sleeps().map(|step| step.step.ns())));
+    sleeps().count() >= *TRIES
         && sleeps().all(|step| system_call(step.wait) == SystemCall::Sleep)
         && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
 }
@@ -141,20 +166,22 @@ fn after(request: RequestRef<'_>, stacks: &BTreeSet<StackId>) -> Option<Interval
 
 /// What requests do after these sleeps, if they do it one at a time, and slept while others did:
 /// all that came in at the same place, or these alone where others do something else.
-fn held<'a>(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<PolledLock<'a>> {
-    let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
-    let stacks: BTreeSet<StackId> = steps().map(|step| step.step.stack).collect();
+fn held<'a>(
+    facts: &Facts<'_>,
+    group: &'a Dominated<'a>,
+    stacks: &BTreeSet<StackId>,
+) -> Option<PolledLock<'a>> {
     let places: BTreeSet<_> = group.iter().map(|(slow, _)| slow.request.place()).collect();
     let of_places = places.iter().filter_map(|place| facts.places().get(place));
     let all = of_places
         .flatten()
-        .filter_map(|request| after(*request, &stacks));
+        .filter_map(|request| after(*request, stacks));
     let alone = group
         .iter()
-        .filter_map(|(slow, _)| after(slow.request, &stacks));
+        .filter_map(|(slow, _)| after(slow.request, stacks));
     [all.collect(), alone.collect()]
         .into_iter()
-        .find_map(|each| one_at_a_time(facts, group, &stacks, each))
+        .find_map(|each| one_at_a_time(facts, group, stacks, each))
 }
 
 fn one_at_a_time<'a>(
@@ -174,7 +201,10 @@ fn one_at_a_time<'a>(
         return None;
     }
     let covered = Covered::new(merged(each));
-    let steps = || group.iter().flat_map(|(_, wait)| &wait.steps);
+    let steps = || {
+        let steps = group.iter().flat_map(|(_, wait)| &wait.steps);
+        steps.filter(|step| stacks.contains(&step.step.stack))
+    };
     let slept_ns = sum(steps().map(|step| step.step.ns()));
     let meanwhile = steps().map(|step| covered.within((step.step.from_ns, step.step.to_ns)));
     let meanwhile_ns = sum(meanwhile);

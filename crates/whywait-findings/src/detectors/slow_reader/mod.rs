@@ -16,7 +16,7 @@ use whywait_model::Model;
 use whywait_model::requests::tails::held_ns;
 use whywait_words::{count, counted, duration};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{KEPT, READER_NS};
@@ -30,6 +30,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Note, "always: it is the client's doing")],
     invariant: "none of the server's: a client reads as it likes, and its clock shows that",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "ends of responses",
+        what: "for room at their clients",
+        has: Has::Said("clients that do not read"),
+    }),
     detect,
 };
 
@@ -59,9 +64,13 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| stood_still_ns(tail)).collect();
     let median_ns = median(each)?;
     let title = format!(
-        "{}{} waited for their clients to read, for {} as a rule: these had no room for more",
+        "{}{}{} waited for their clients to read, for {} (median): these had no room for more",
         counted(tails.len(), "response"),
         of_all(model.requests_count()),
+        match port {
+            0 => String::new(),
+            port => format!(" on port {port}"),
+        },
         duration(median_ns),
     );
     let longest = tails.iter().max_by_key(|tail| stood_still_ns(tail))?;

@@ -37,8 +37,8 @@ fn a_client_that_does_not_read_is_a_note() {
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!(
         found[0].title,
-        "1 response of 1 waited for their clients to read, for 700 ms as a rule: these had no room \
-         for more"
+        "1 response of 1 on port 80 waited for their clients to read, for 700 ms (median): these \
+         had no room for more"
     );
     assert_eq!(found[0].severity, Severity::Note);
     assert_eq!(

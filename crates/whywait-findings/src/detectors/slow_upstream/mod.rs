@@ -40,7 +40,7 @@ use whywait_model::calls::PeerRow;
 use whywait_model::{Model, Peer};
 use whywait_words::{count, duration, figure, percent};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
@@ -56,6 +56,7 @@ use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
 mod average;
+mod awaited;
 mod shared;
 
 /// What it is.
@@ -69,11 +70,16 @@ pub(crate) static DECLARATION: Declaration = Declaration {
         ),
         (
             Severity::Note,
-            "otherwise, or when the peer takes seconds as a rule",
+            "otherwise, or when the peer takes seconds (median)",
         ),
     ],
     invariant: "no single peer dominates slow requests' time",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for replies",
+        has: Has::Said("{peer} {peer_process}"),
+    }),
     detect,
 };
 
@@ -108,12 +114,14 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let saturated = programs
         .iter()
         .filter_map(|program| saturated(model, program, slow.total_ns));
-    let mut findings: Vec<Finding> = by_program
+    let mut findings: Vec<Finding> = awaited::findings(facts);
+    let awaited: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
+    let own = by_program
         .values()
         .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
-        .chain(shared::findings(facts))
-        .collect();
+        .chain(shared::findings(facts));
+    findings.extend(own.filter(|one| peer_of(one).is_none_or(|peer| !awaited.contains(&peer))));
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);
     findings.extend(average::findings(facts, said));
@@ -394,6 +402,11 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
         .iter()
         .all(|pair| pair.request.request.made(pair.call));
     let finding = finding
+        .concerns(
+            pairs
+                .iter()
+                .map(|pair| (pair.request.request, with_peer_ns(pair.call))),
+        )
         .confidence(match certain {
             true => Confidence::High,
             false => Confidence::Medium,

@@ -486,3 +486,46 @@ fn answers_that_follow_on_what_a_shared_connection_brings() {
         "they do not"
     );
 }
+
+/// Five fetches; four requests come while each is under way, and are answered with its reply.
+fn fetches(calls_each: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop").peer(&peer(1, 5 * calls_each));
+    for fetch in 0..5 {
+        let at = 10 + 300 * fetch;
+        script.polls(LOOP, 7, at - 9, at);
+        script.polls(LOOP, 7, at + 5, at + 205);
+        for n in 0..4 {
+            let request = script.request(4 * fetch + n + 1).epoll(7);
+            let came = at + 20 * n;
+            request
+                .ready(came)
+                .read(came, LOOP)
+                .answered(at + 206, LOOP);
+        }
+        for n in 0..calls_each {
+            script.exchange(&call(100 + 10 * fetch + n, 1, at + 1 + 20 * n, at + 205));
+        }
+    }
+    script.ends(1600);
+    script
+}
+
+#[test]
+fn a_call_that_several_requests_wait_for_is_all_of_theirs() {
+    let findings = detect(&Facts::of(&fetches(1).model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert!(
+        finding.title.starts_with("20 slow requests"),
+        "{finding:#?}"
+    );
+    let awaited = |finding: &Finding| {
+        let mut evidence = finding.evidence.iter();
+        evidence.any(|one| one.text.contains("20 requests wait for 5 calls"))
+    };
+    assert!(awaited(finding), "{finding:#?}");
+    let own = detect(&Facts::of(&fetches(4).model()));
+    assert!(own.iter().all(|finding| !awaited(finding)), "{own:#?}");
+}

@@ -17,7 +17,7 @@ use whywait_events::Tail;
 use whywait_model::{Model, wait_kind};
 use whywait_words::{counted, duration};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{BUFFER_NS, MIN_RESPONSES, MOST, RESPONSE_ERROR_NS, Share};
@@ -40,6 +40,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "a server waits for its clients to read, and not for the acknowledgement of what is \
                 on its way already",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "ends of responses",
+        what: "for room in the send buffer",
+        has: Has::Said("{buffer_bytes} bytes that clients have not acknowledged"),
+    }),
     detect,
 };
 
@@ -96,7 +101,7 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let longest = tails.iter().max_by_key(|tail| held_ns(model, tail))?;
     let longest_ns = held_ns(model, longest);
     let title = format!(
-        "{}{} waited for room in the send buffer, for {} as a rule: it takes {}, and the clients \
+        "{}{} waited for room in the send buffer, for {} (median): it takes {}, and the clients \
          had room for more",
         counted(tails.len(), "response"),
         of_all(model.requests_count()),

@@ -42,7 +42,7 @@ fn who_waits_for_its_own_buffer_is_reported() {
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(
         findings[0].title,
-        "5 responses of 5 waited for room in the send buffer, for 84 ms as a rule: it takes 4,608 \
+        "5 responses of 5 waited for room in the send buffer, for 84 ms (median): it takes 4,608 \
          bytes, and the clients had room for more"
     );
     assert_eq!(findings[0].severity, Severity::Error);

@@ -34,21 +34,21 @@ use whywait_events::{Ns, Wait};
 use whywait_model::{
     EpollPool, Membership, Model, RequestRef, StrandedInterval, Thread, system_call_name,
 };
-use whywait_words::{counted, counted_as, duration, list};
+use whywait_words::{counted, duration, list};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{ERROR_NS, MOST, SLOW_NS, STRANDED_DOING, Share};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
-use crate::shared::threads::numbered;
+use crate::shared::threads::named;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "stranded-readiness",
-    meaning: "requests were ready, threads that could have served them sat idle, and nobody polled",
+    meaning: "requests waited unread, threads that could serve them sat idle, and nobody polled",
     severities: &[
         (Severity::Error, "from 100 ms of a request on"),
         (Severity::Warning, "otherwise"),
@@ -56,6 +56,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "of the threads that can serve an epoll instance, either all are busy, or one of \
          them waits for I/O",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "to be read",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -381,8 +386,8 @@ fn finding(
     let port = first.map(|victim| victim.request.local_port);
     let longest_ns = worst.victims.iter().map(|victim| victim.stranded_ns).max();
     let title = format!(
-        "{} ready for up to {} while {} sat idle and nobody polled",
-        counted_as(victims, "request was", "requests were"),
+        "{} waited unread for up to {} while {} sat idle and nobody polled",
+        counted(victims, "request"),
         duration(longest_ns.unwrap_or(0)),
         counted(idle.len(), "capable thread"),
     );
@@ -393,12 +398,14 @@ fn finding(
     } else {
         Confidence::Medium
     };
-    let spared = victims - saves.handed_on.len();
+    // One that gains less than makes a request slow has waited anyway.
+    let gains = saves.handed_on.iter().filter(|ns| **ns >= *SLOW_NS).count();
+    let spared = victims - gains;
     let handed_on = Saving::latency(saves.handed_on);
     let largest_ns = handed_on.each_at_most_ns.first().copied().unwrap_or(0);
     // The bound is that of the fix that is recommended first.
     let (saving, other) = if moves_first(runtime) {
-        let other = of_handing_on(pool, &handed_on, spared);
+        let other = of_handing_on(pool, &handed_on, (gains, spared));
         (Saving::latency(saves.moved), Some(other))
     } else {
         (handed_on, had_to_wait(pool, spared))
@@ -411,6 +418,12 @@ fn finding(
         .about_known("port", port.filter(|port| *port != 0))
         .about("threads", idle.clone())
         .saving(saving)
+        .concerns(
+            episodes
+                .iter()
+                .flatten()
+                .map(|victim| (victim.request, victim.stranded_ns)),
+        )
         .evidence([nobody_polled(pool, worst), who_idled(model, pool, worst)])
         .evidence(polled_last(worst, runtime))
         .evidence(without_cpu(&worst.did))
@@ -423,11 +436,10 @@ fn finding(
 
 fn nobody_polled(pool: &EpollPool, worst: &Worst<'_>) -> Evidence {
     let text = format!(
-        "nobody was in epoll_wait on epoll instance {} for {}; {} ready meanwhile and stayed \
-         unread",
+        "nobody was in epoll_wait on epoll instance {} for {}; {} waited unread meanwhile",
         pool.epoll,
         duration(worst.ns()),
-        counted_as(worst.victims.len(), "request was", "requests were"),
+        counted(worst.victims.len(), "request"),
     );
     Evidence::of_ns(worst.ns(), text)
 }
@@ -449,7 +461,7 @@ fn who_idled(model: &Model, pool: &EpollPool, worst: &Worst<'_>) -> Evidence {
             "{some} of them poll this instance at other times, the others park where those park"
         ),
     };
-    let named: Vec<String> = idle.iter().map(|tid| numbered(model, *tid)).collect();
+    let named: Vec<String> = idle.iter().map(|tid| named(model, *tid)).collect();
     let text = format!(
         "idle all that time, parked in futex: {}; {why}",
         list(&named)
@@ -466,7 +478,7 @@ fn polled_last(worst: &Worst<'_>, runtime: Runtime) -> Option<Evidence> {
     };
     Some(Evidence::new(format!(
         "thread {} ({}) polled last; it was {} instead{woken}",
-        cause.tid, cause.thread, cause.doing
+        cause.thread, cause.tid, cause.doing
     )))
 }
 
@@ -490,7 +502,7 @@ fn had_to_wait(pool: &EpollPool, spared: usize) -> Option<Evidence> {
 }
 
 /// What is saved where the poll is handed on, and the work stays where it is.
-fn of_handing_on(pool: &EpollPool, saving: &Saving, spared: usize) -> Evidence {
+fn of_handing_on(pool: &EpollPool, saving: &Saving, (gains, spared): (usize, usize)) -> Evidence {
     let rest = match had_to_wait(pool, spared) {
         Some(evidence) => format!(": {}", evidence.text),
         None => String::new(),
@@ -498,7 +510,7 @@ fn of_handing_on(pool: &EpollPool, saving: &Saving, spared: usize) -> Evidence {
     let text = format!(
         "handing the poll on to an idle thread, and leaving the work where it is, saves {} {} at \
          most{rest}",
-        counted(saving.requests, "request"),
+        counted(gains, "request"),
         duration(saving.at_most_ns),
     );
     Evidence::of_ns(saving.at_most_ns, text).of_fix()

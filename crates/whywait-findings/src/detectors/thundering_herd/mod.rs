@@ -36,6 +36,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "one event wakes one thread",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

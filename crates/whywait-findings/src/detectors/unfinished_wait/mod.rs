@@ -18,6 +18,11 @@
 //! at all the confidence is low.
 //! A wait for a thread that runs, or waits for a device, is not reported: it is being worked on.
 //! Circles of locks are `deadlock`.
+//!
+//! Tasks are on no thread: what looks at them say of those that wait for a lock, or for a place of
+//! a semaphore, is in [`of_tasks`].
+
+mod of_tasks;
 
 use std::collections::BTreeSet;
 
@@ -25,12 +30,12 @@ use whywait_events::Wait;
 use whywait_model::{Model, RequestRef, SystemCall, WaitClass, system_call};
 use whywait_words::{counted, counted_as, duration};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::detectors::deadlock;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{SLEEPS_LOOKED_AT, UNFINISHED_NS, UNFINISHED_TIMES};
-use crate::shared::threads::{named, numbered};
+use crate::shared::threads::named;
 use crate::shared::unfinished::{lasted_ns, unanswered};
 
 /// What it is.
@@ -41,6 +46,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Error, "")],
     invariant: "a wait that requests depend on ends",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for the thread that read them",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -57,6 +67,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .filter(|wait| !deadlocked.contains(&wait.tid))
         .filter_map(|wait| finding(model, wait, &deadlocked))
         .collect();
+    findings.extend(of_tasks::findings(model));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings
 }
@@ -149,7 +160,7 @@ fn slowest_answered_ns(model: &Model) -> u64 {
 fn asleep(model: &Model, wait: &Wait, requests: usize, lasted: u64) -> [Evidence; 2] {
     let slept = format!(
         "thread {} had read {} when it went to sleep, {} before the recording ended, and slept on",
-        numbered(model, wait.tid),
+        named(model, wait.tid),
         counted(requests, "request"),
         duration(lasted)
     );
@@ -178,7 +189,7 @@ fn others(answered: u64, slowest: u64) -> Option<Evidence> {
 fn owner(model: &Model, wait: &Wait) -> Option<Evidence> {
     let text = format!(
         "the lock names thread {} as its owner",
-        numbered(model, wait.owner_tid)
+        named(model, wait.owner_tid)
     );
     (wait.owner_tid != 0).then(|| Evidence::new(text))
 }

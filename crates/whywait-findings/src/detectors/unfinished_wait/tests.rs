@@ -1,6 +1,7 @@
 //! Scripts of events that must, or must not, be `unfinished-wait`.
 
-use whywait_model::script::Script;
+use whywait_events::{TaskLook, TaskState};
+use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
 
@@ -129,4 +130,45 @@ fn who_waited_there_for_earlier_requests_does_not_idle_there() {
         .done();
     let findings = detect(&Facts::of(&script.ends(2000).model()));
     assert_eq!(findings.len(), 2, "{findings:#?}");
+}
+
+/// Two goroutines that wait for locks, one in each function, and are looked at until then.
+fn transfers(until_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(10, "server");
+    let lock = ["main.transfer", "sync.(*Mutex).lockSlow", "runtime.gopark"];
+    let places = ["main.transferAB", "main.transferBA"].map(|caller| {
+        let calls: Vec<&str> = std::iter::once(caller).chain(lock).collect();
+        script.stack(&calls)
+    });
+    for socket in [1, 2] {
+        script.request(socket).ready(5).read(5, 10).unanswered();
+        for at in (10..until_ms).step_by(500) {
+            script.task_look(&TaskLook {
+                at_ns: ms(at),
+                read_ns: ms(at),
+                tgid: TGID,
+                task: socket as u32,
+                socket,
+                seq: 1,
+                state: TaskState::Waiting,
+                stack: places[socket as usize - 1],
+                ..TaskLook::default()
+            });
+        }
+    }
+    script.ends(until_ms);
+    script
+}
+
+#[test]
+fn goroutines_that_wait_for_locks_to_the_end_hang() {
+    let findings = detect(&Facts::of(&transfers(2000).model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    let what = "2 tasks wait in sync.Mutex.Lock in main.transfer to the end";
+    assert!(finding.title.contains(what), "{}", finding.title);
+    assert_eq!(finding.saving.requests, 2);
+    assert_eq!(detect(&Facts::of(&transfers(900).model())), []);
 }

@@ -40,6 +40,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "operations succeed, or fail for a reason that is part of their use",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

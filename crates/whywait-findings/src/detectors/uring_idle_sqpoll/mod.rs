@@ -36,6 +36,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     invariant: "the poller is worth its core, and what is published is submitted while it sleeps \
          too",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -109,7 +110,7 @@ fn asleep(model: &Model, state: &RingState) -> Option<Finding> {
     let (title, lay) = match state.queued_ns() {
         Some((low_ns, high_ns)) if state.unsubmitted.count > 0 => (
             format!(
-                "io_uring's poller sleeps while entries lie published for {} in the mean",
+                "io_uring's poller sleeps while entries lie published for {} on average",
                 duration_range(low_ns, high_ns)
             ),
             format!(

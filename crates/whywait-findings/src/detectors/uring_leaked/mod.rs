@@ -37,6 +37,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "an operation completes, is cancelled, or waits for something that may come",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

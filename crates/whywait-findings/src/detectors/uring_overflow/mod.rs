@@ -30,6 +30,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "the completion queue has room for what is under way",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

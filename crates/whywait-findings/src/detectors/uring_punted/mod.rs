@@ -33,6 +33,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "such operations are done at once, or when their file is ready",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -87,7 +88,7 @@ fn finding(model: &Model, state: &RingState, sum: &Sum) -> Finding {
         rings::thread(model, state.thread()),
     );
     let handed_over = format!(
-        "{} of {} {name} operations were handed to a worker; each took {} in the mean",
+        "{} of {} {name} operations were handed to a worker; each took {} on average",
         sum.punted,
         sum.completed,
         duration(sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0))

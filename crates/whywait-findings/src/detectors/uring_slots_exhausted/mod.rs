@@ -44,6 +44,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "a program that has something to submit has a slot for it",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 

@@ -36,6 +36,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Note, "")],
     invariant: "what there is to submit at a time is submitted by one call",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -114,7 +115,7 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
         count(rate(ring.batches, ring.observed_ns)),
     );
     let at_a_time = format!(
-        "{} slots are taken in the mean while any is, so that there was more to submit at a time",
+        "on average {} slots were in use: more could go into each call",
         ring.slot_ns / active_ns
     );
     let cost = (in_call > 0).then(|| {

@@ -31,7 +31,7 @@ use whywait_model::rings::{LagWithWait, RingState, Stage};
 use whywait_model::{Label, Model, StackText};
 use whywait_words::{duration, duration_range};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{
@@ -50,6 +50,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "a completion is taken within the threshold",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "completions of io_uring",
+        what: "to be taken",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -287,7 +292,7 @@ fn title(model: &Model, state: &RingState) -> String {
             format!(", when the operations took {}", duration(ns))
         });
         return format!(
-            "{thread} leaves io_uring's completions lying for {} in the mean{took}",
+            "{thread} leaves io_uring's completions lying for {} on average{took}",
             duration_range(low_ns, high_ns),
         );
     }

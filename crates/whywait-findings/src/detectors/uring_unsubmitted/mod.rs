@@ -18,7 +18,7 @@ use whywait_model::Model;
 use whywait_model::rings::RingState;
 use whywait_words::duration_range;
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{LAG_ONCE_NS, LAG_TWICE_NS, MIN_LAGS, RING_MIN_OPERATIONS};
@@ -32,6 +32,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "what is published is submitted within the threshold",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "entries of io_uring",
+        what: "to be submitted",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -68,7 +73,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
         standing.pending
     });
     let title = format!(
-        "io_uring's entries lie published for {} in the mean until {} submits them",
+        "io_uring's entries lie published for {} on average until {} submits them",
         duration_range(low_ns, high_ns),
         rings::thread(model, state.thread()),
     );

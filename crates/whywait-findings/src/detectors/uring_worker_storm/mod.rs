@@ -33,6 +33,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     severities: &[(Severity::Warning, "")],
     invariant: "few operations block, and few workers do them",
     explain: include_str!("explain.md"),
+    waits: None,
     detect,
 };
 
@@ -80,7 +81,7 @@ fn finding(model: &Model, state: &RingState) -> Option<Finding> {
     let handed = sums.iter().take(*SHOWN).map(|sum| {
         let each_ns = sum.punted_ns.checked_div(sum.punted_timed).unwrap_or(0);
         let text = format!(
-            "{} of {} {} operations were handed to a worker; each took {} in the mean",
+            "{} of {} {} operations were handed to a worker; each took {} on average",
             sum.punted,
             sum.completed.max(sum.punted),
             opcode_name(sum.opcode),

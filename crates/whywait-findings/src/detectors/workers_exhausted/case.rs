@@ -13,6 +13,7 @@ use crate::numbers::SHOWN;
 use crate::shared::intervals::sum;
 use crate::shared::reasons::WaitReason;
 use crate::shared::slow_paths::Shares;
+use crate::shared::threads::named;
 
 /// A lack of workers.
 pub(super) struct Case<'a, 'm> {
@@ -23,8 +24,11 @@ pub(super) struct Case<'a, 'm> {
     pub(super) slow_ns: u64,
     /// What the workers slept in, and for how long.
     pub(super) reasons: &'a [(WaitReason, u64)],
-    /// They sleep with no request in hand.
+    /// They sleep with no request in hand, for most of the time.
     pub(super) kept: bool,
+    /// How many do, and what the others slept in.
+    pub(super) idle: usize,
+    pub(super) others: Option<WaitReason>,
     /// Whether more of them would only queue there, where that shows.
     pub(super) elsewhere: Option<bool>,
     /// The middle latency, and by replay with more workers.
@@ -46,7 +50,20 @@ impl Case<'_, '_> {
             2 => ("both workers".to_owned(), "sleep", "are"),
             many => (format!("all {many} workers"), "sleep", "are"),
         };
+        let who = match &self.others {
+            Some(_) if self.kept => format!("{} of {} workers", self.idle, self.crew.workers.len()),
+            _ => who,
+        };
         let what = match self.reasons.first() {
+            _ if self.kept
+                && let Some(other) = &self.others =>
+            {
+                let are = if self.idle == 1 { "is" } else { "are" };
+                format!(
+                    "{are} kept by idle connections, and the others sleep{}",
+                    other.in_words()
+                )
+            }
             _ if self.kept => format!("{are} kept by idle connections"),
             _ if self.streams() => {
                 let writes = if are == "is" { "writes" } else { "write" };
@@ -88,7 +105,7 @@ impl Case<'_, '_> {
             .crew
             .workers
             .iter()
-            .map(|tid| format!("{tid} ({})", self.model.thread_name(*tid)))
+            .map(|tid| named(self.model, *tid))
             .collect();
         let slept_ns = sum(self.reasons.iter().map(|(_, ns)| *ns));
         let slept: Vec<String> = self
@@ -102,10 +119,18 @@ impl Case<'_, '_> {
                 format!("{} {share}", words.trim_start_matches(" in "))
             })
             .collect();
-        let kept = if self.kept {
-            ", with no request in hand: each waits for the next request of its own connection"
-        } else {
-            ""
+        let kept = match (self.kept, &self.others) {
+            (false, _) => String::new(),
+            (true, others) => {
+                let some = match others {
+                    Some(_) => format!("; {} of them", self.idle),
+                    None => ",".to_owned(),
+                };
+                format!(
+                    "{some} with no request in hand: each waits for the next request of its own \
+                     connection"
+                )
+            }
         };
         let shift_ns = self.crew.shift.total_ns();
         let mut evidence = vec![
@@ -131,7 +156,7 @@ impl Case<'_, '_> {
         evidence.extend(self.accept_queue());
         if self.crew.inferred {
             evidence.push(Evidence::new(
-                "nobody was seen to take new work while whywait watched: that these do is \
+                "nobody was seen to wait for new work while whywait watched: that these take it is \
                  inferred, since the other threads rested meanwhile and took none",
             ));
         }

@@ -109,11 +109,12 @@ impl<'m> KeptWorkers<'m> {
         }
     }
 
-    /// Whether nobody else could have taken what waited from when to when. `holders`: who has the
-    /// listener.
-    pub(super) fn are_all(
+    /// Whether nobody but these and those who read could have taken what waited from when to when.
+    /// `holders`: who has the listener.
+    pub(super) fn and_those_are_all(
         &self,
         model: &Model,
+        readers: &ReadByThread<'_>,
         holders: impl IntoIterator<Item = u32>,
         waited: Interval,
     ) -> bool {
@@ -127,6 +128,7 @@ impl<'m> KeptWorkers<'m> {
         let mut others = model.threads.values().filter(|thread| {
             processes.contains(&thread.tgid)
                 && !self.has(thread.tid)
+                && !readers.contains_key(&thread.tid)
                 && thread.ended_ns.is_none_or(|ns| ns > waited.0)
         });
         let lone = |tgid| {

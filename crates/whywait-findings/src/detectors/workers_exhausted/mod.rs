@@ -28,7 +28,7 @@ use whywait_events::{Connection, Wait};
 use whywait_model::{Model, RequestRef};
 use whywait_replay::Average;
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Finding, Saving, Severity};
 use crate::numbers::{
@@ -57,6 +57,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     ],
     invariant: "nobody waits unserved while all who could serve it sleep",
     explain: include_str!("explain.md"),
+    waits: Some(Waits {
+        who: "requests",
+        what: "for a worker",
+        has: Has::Cause,
+    }),
     detect,
 };
 
@@ -157,6 +162,10 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
     } else {
         Confidence::Medium
     };
+    let idle = idle_workers(crew);
+    let others = crew.sleeps.iter();
+    let others = others.filter(|sleep| !idle.contains(&sleep.wait.tid));
+    let others = reasons::of(model, others.map(|sleep| (sleep.wait, sleep.ns)));
     let case = Case {
         model,
         crew,
@@ -164,16 +173,31 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
         slow_ns,
         reasons: &reasons,
         kept,
+        idle: idle.len(),
+        others: others.into_iter().next().map(|(reason, _)| reason),
         elsewhere,
         replayed: if hang { None } else { replayed(crew) },
     };
     let finding = Finding::new(&DECLARATION, severity, case.title())
         .confidence(confidence)
         .saving(saving(crew))
+        .concerns(crew.victims.iter().copied())
         .evidence(case.evidence())
         .cause(case.cause())
         .fix(case.fix());
     Some(case.about(finding))
+}
+
+/// The workers that slept with no request in hand for most of the time.
+fn idle_workers(crew: &Backlog<'_>) -> BTreeSet<u32> {
+    let slept_ns = |tid: u32, kept: bool| {
+        let of = |sleep: &&WorkerSleep<'_>| sleep.wait.tid == tid && sleep.kept == kept;
+        sum(crew.sleeps.iter().filter(of).map(|sleep| sleep.ns))
+    };
+    let workers = crew.workers.iter().copied();
+    workers
+        .filter(|tid| slept_ns(*tid, true) > slept_ns(*tid, false))
+        .collect()
 }
 
 /// What a fix saves at most that lets nobody wait for a worker: also those that waited for less

@@ -40,8 +40,9 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let ready = ListenerReady::of(model, port, requests);
     let mut crew = in_hand.keys().copied().chain(kept.threads());
     let seen = crew.any(|tid| ready.is_acceptor(model, tid));
-    // Of those whom nobody saw read there is nothing else that says who they are.
-    let inferred = in_hand.is_empty() && kept.are_all(model, ready.holders(), longest(requests));
+    // Of those whom nobody saw read or accept there is nothing else that says who they are.
+    let inferred =
+        !seen && kept.and_those_are_all(model, &in_hand, ready.holders(), longest(requests));
     let accepts = seen || inferred && ready.acceptors(model).next().is_none();
     if inferred || seen {
         kept.join(&mut in_hand, requests);

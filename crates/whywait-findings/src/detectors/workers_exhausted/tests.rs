@@ -294,7 +294,7 @@ fn a_carrier_that_goes_on_with_what_another_one_read_is_taken() {
         let taken = finding
             .evidence
             .iter()
-            .find_map(|one| one.text.split_once(" 1 (carrier)"));
+            .find_map(|one| one.text.split_once(" carrier (1)"));
         assert_eq!(
             taken.map(|(long, _)| long),
             Some("for 1.95 s"),
@@ -422,6 +422,25 @@ fn a_poll_whose_descriptor_was_not_read_is_not_free() {
     );
 }
 
+/// A worker that sleeps in `call`, at `stack`, on a connection of its own.
+fn keep(script: &mut Script, worker: u32, (call, stack): (u32, u32), owe: bool) {
+    let fd = 10 + worker;
+    let sleep = script.wait(worker, call, 0, 0).args([u64::from(fd), 1]);
+    sleep.stack(stack).forever().done();
+    for at in [1, 3_000] {
+        script.connection(&whywait_events::Connection {
+            at_ns: whywait_model::script::ms(at),
+            tgid: whywait_model::script::TGID,
+            fd,
+            socket: u64::from(worker),
+            local_port: PORT,
+            peer: "10.0.0.3".to_owned(),
+            peer_port: 4_000 + worker as u16,
+            owes_answer: Some(owe),
+        });
+    }
+}
+
 /// Four workers that have slept in `call` on connections of theirs since before the recording,
 /// which `owe` their clients an answer, and a first thread that waits for them. Eight requests lie
 /// in the accept queue, or were accepted and lie unread (`accepted`).
@@ -435,22 +454,7 @@ fn kept_before(call: u32, owe: bool, accepted: bool) -> Script {
     main.forever().done();
     for worker in 1..=4_u32 {
         script.thread(worker, "worker");
-        let fd = 10 + worker;
-        let args = [u64::from(fd), 1];
-        let sleep = script.wait(worker, call, 0, 0).args(args).stack(wait);
-        sleep.forever().done();
-        for at in [1, 3_000] {
-            script.connection(&whywait_events::Connection {
-                at_ns: ms(at),
-                tgid: TGID,
-                fd,
-                socket: u64::from(worker),
-                local_port: PORT,
-                peer: "10.0.0.3".to_owned(),
-                peer_port: 4_000 + worker as u16,
-                owes_answer: Some(owe),
-            });
-        }
+        keep(&mut script, worker, (call, wait), owe);
         if owe {
             let upload = script.request(u64::from(worker)).port(PORT);
             upload.since_before().ready(0).read(0, 0).unanswered();
@@ -534,6 +538,71 @@ fn what_is_accepted_waits_for_the_kept_workers_of_a_pool() {
 }
 
 /// Somebody else could have taken it, as far as known.
+/// Of four workers idle connections have kept two since before the recording. The others answer
+/// eight clients in 200 ms each, and never sleep in accept: there is always one in the queue.
+/// `rests`: whether the first thread, which waits for them, is seen to do so.
+fn kept_and_busy(rests: bool) -> Script {
+    use whywait_model::script::TGID;
+    const SLEEP: u32 = 35;
+    let mut script = Script::new();
+    script.thread(TGID, "server");
+    if rests {
+        let join = script.stack(&["main", "join"]);
+        let main = script.wait(TGID, 202, 0, 0).word(0x10).stack(join);
+        main.forever().done();
+    }
+    let idle = script.stack(&["main", "serve", "wait_for_client"]);
+    let work = script.stack(&["main", "serve", "ask_the_other"]);
+    for worker in 1..=4 {
+        script.thread(worker, "worker");
+        if worker <= 2 {
+            keep(&mut script, worker, (RECV, idle), false);
+        }
+    }
+    for number in 0..28 {
+        let (worker, taken) = (3 + (number % 2) as u32, 10 + 200 * (number / 2));
+        script
+            .wait(worker, SLEEP, taken, taken + 199)
+            .stack(work)
+            .by_timer()
+            .done();
+        script
+            .request(100 + number)
+            .port(PORT)
+            .ready(taken.saturating_sub(600).max(10))
+            .before_accept()
+            .read(taken, worker)
+            .answered(taken + 199, worker);
+    }
+    script.accept_queue(whywait_events::AcceptQueue {
+        at_ns: whywait_model::script::ms(3_000),
+        tgid: TGID,
+        fd: 3,
+        listener: 7,
+        local_port: PORT,
+        queued: 6,
+        limit: 128,
+        ..whywait_events::AcceptQueue::default()
+    });
+    script.ends(3_000);
+    script
+}
+
+#[test]
+fn some_are_kept_while_the_others_have_all_the_work() {
+    let title = title_of(&kept_and_busy(true)).expect("a finding");
+    assert!(
+        title
+            .contains("while 2 of 4 workers are kept by idle connections, and the others sleep in"),
+        "{title}"
+    );
+    let title = title_of(&kept_and_busy(false)).expect("a finding");
+    assert!(
+        title.contains("while both workers sleep in"),
+        "the first thread may take work, too: {title}"
+    );
+}
+
 #[test]
 fn others_who_may_take_work_are_no_kept_workers() {
     use whywait_model::script::TGID;

@@ -11,9 +11,9 @@ use whywait_words::{counted_as, duration};
 
 use super::crew::Crew;
 use super::crews::workers_of;
-use super::turns::{Piece, RequestName, Served, Turns, name};
+use super::turns::{Piece, Served, Turns, name};
 use crate::facts::Facts;
-use crate::finding::{Evidence, Saving};
+use crate::finding::{Claim, Evidence, RequestName, Saving};
 use crate::numbers::{NOTABLE, Share};
 use crate::shared::intervals::{in_proportion, sum};
 
@@ -67,14 +67,14 @@ impl<'m> Behind<'m> {
             .iter()
             .map(|one| (name(one.request), one.ns))
             .collect();
-        let Savings { each_ns, off } = self.without(spared, unlocked);
-        let more = each_ns.iter().map(|(name, ns)| {
+        let Savings { each, off } = self.without(spared, unlocked);
+        let more = each.iter().map(|(name, claim)| {
             let own_ns = own.get(name).copied().unwrap_or(0);
-            (own_ns == 0, ns.saturating_sub(own_ns))
+            (own_ns == 0, claim.ns.saturating_sub(own_ns))
         });
         let more_ns = sum(more.clone().map(|(_, ns)| ns));
         let others = more.filter(|(other, _)| *other).count();
-        let saving = Saving::latency(each_ns.into_values().collect());
+        let saving = Saving::latency(each.values().map(|claim| claim.ns).collect());
         let who = match others {
             0 => "they wait for each other".to_owned(),
             n => format!(
@@ -90,6 +90,7 @@ impl<'m> Behind<'m> {
         let notable = Share::new(more_ns, saving.at_most_ns).is_at_least(*NOTABLE) && more_ns > 0;
         Bound {
             saving,
+            requests: each,
             queues: (notable && off.is_none()).then(|| Evidence::of_ns(more_ns, text)),
             off,
         }
@@ -98,14 +99,15 @@ impl<'m> Behind<'m> {
     /// What each request is spared at most, those that are spared something. Never less than what
     /// is said of its own path, and never more than it took.
     pub(crate) fn without(&self, spared: &[Spared<'m>], unlocked: Option<&WaitKey>) -> Savings {
-        let mut savings: BTreeMap<RequestName, u64> = BTreeMap::new();
+        let mut savings: BTreeMap<RequestName, Claim> = BTreeMap::new();
         let mut add = |request: RequestRef<'_>, ns: u64| {
             // What is open and not late is no request yet whose time could be less.
             if !request.counts() {
                 return;
             }
-            let most = savings.entry(name(request)).or_default();
-            *most = (*most).max(ns.min(request.age_ns()));
+            let most = savings.entry(name(request));
+            let most = most.or_insert_with(|| Claim::on(request, 0));
+            most.ns = most.ns.max(ns.min(most.of_ns));
         };
         for one in spared {
             add(one.request, one.ns);
@@ -123,18 +125,15 @@ impl<'m> Behind<'m> {
             }
             off = off.max(crew_is_off);
         }
-        savings.retain(|_, ns| *ns > 0);
-        Savings {
-            each_ns: savings,
-            off,
-        }
+        savings.retain(|_, claim| claim.ns > 0);
+        Savings { each: savings, off }
     }
 }
 
 /// What requests are spared at most.
 pub(crate) struct Savings {
     /// Those that are spared something, nanoseconds.
-    pub(crate) each_ns: BTreeMap<RequestName, u64>,
+    pub(crate) each: BTreeMap<RequestName, Claim>,
     /// A replay is not what was recorded: they are spared no more than that even if they wait for
     /// nobody.
     pub(crate) off: Option<Off>,
@@ -143,6 +142,8 @@ pub(crate) struct Savings {
 /// What a fix saves at most.
 pub(crate) struct Bound {
     pub(crate) saving: Saving,
+    /// The requests that it spares something.
+    pub(crate) requests: BTreeMap<RequestName, Claim>,
     /// What is to be said of those that queue behind.
     pub(crate) queues: Option<Evidence>,
     /// As with [`Savings`].
@@ -154,6 +155,7 @@ impl Bound {
     pub(crate) fn of(saving: Saving) -> Self {
         Self {
             saving,
+            requests: BTreeMap::new(),
             queues: None,
             off: None,
         }

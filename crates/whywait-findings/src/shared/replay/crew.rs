@@ -11,8 +11,9 @@ use super::behind::{Gone, Spared, apart};
 use super::crews::ReadByThread;
 use super::events::Events;
 use super::locks::{Locks, Use};
-use super::turns::{RequestName, name};
+use super::turns::name;
 use super::workers::{Worked, follows};
+use crate::finding::RequestName;
 use crate::numbers::REPLAY_OFF;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 

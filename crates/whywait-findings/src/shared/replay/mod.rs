@@ -25,5 +25,5 @@ pub(crate) use behind::{Behind, Bound, Gone, Spared};
 pub(crate) use crews::{ReadByThread, workers_of};
 pub(crate) use locks::lock_of;
 pub(crate) use pool::{episodes, replayed};
-pub(crate) use turns::{Piece, RequestName, Served, Turns, name};
+pub(crate) use turns::{Piece, Served, Turns, name};
 pub(crate) use workers::{ServersAsTheyWere, Worked, median_ns};

@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 use whywait_events::{Ns, Wait};
 use whywait_model::{Model, RequestRef, Thread};
 
+use crate::finding::RequestName;
 use crate::numbers::TURN_AT_ONCE_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
 
 /// What names a request: its socket and number, and when it came.
-pub(crate) type RequestName = (u64, u32, Ns);
-
 pub(crate) fn name(request: RequestRef<'_>) -> RequestName {
     (request.socket, request.seq, request.ready_ns)
 }

@@ -111,7 +111,7 @@ impl Running {
                     return Sleeper {
                         tgid,
                         tid,
-                        registers: Registers { ip, sp, bp },
+                        registers: Registers { ip, sp, bp, lr: 0 },
                         stack,
                     };
                 }
@@ -119,6 +119,45 @@ impl Running {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("no thread sleeps there");
+    }
+}
+
+/// The monotonic clock.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A thread that stands still, wherever it was, until this is dropped.
+pub(crate) struct Stopped(nix::unistd::Pid);
+
+impl Stopped {
+    pub(crate) fn new(tid: u32) -> Self {
+        use nix::sys::ptrace;
+        use nix::sys::wait::{WaitPidFlag, waitpid};
+        let thread = nix::unistd::Pid::from_raw(tid as i32);
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(thread).unwrap();
+        waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        Self(thread)
+    }
+
+    /// Its registers, and those that interpreters keep.
+    pub(crate) fn registers(&self) -> (Registers, [u64; 2]) {
+        let all = nix::sys::ptrace::getregs(self.0).unwrap();
+        let registers = Registers {
+            ip: all.rip,
+            sp: all.rsp,
+            bp: all.rbp,
+            lr: 0,
+        };
+        (registers, [all.r14, all.r15])
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        nix::sys::ptrace::detach(self.0, None).unwrap();
     }
 }
 
@@ -164,6 +203,7 @@ pub(crate) fn copy(tgid: u32, at: u64, size: usize) -> Vec<u8> {
 }
 
 /// Names of frames, functions only: inlined ones innermost first.
+#[derive(Default)]
 pub(crate) struct Names {
     pub(crate) modules: Vec<Module>,
     pub(crate) symbols: HashMap<Frame, Vec<Symbol>>,
@@ -182,6 +222,14 @@ impl Names {
             symbols.entry(symbol.frame).or_default().push(symbol);
         }
         Self { modules, symbols }
+    }
+
+    /// Adds what an unwinder has named since, without the names in files.
+    pub(crate) fn add(&mut self, unwinder: &mut Unwinder) {
+        self.modules.extend(unwinder.take_new_modules());
+        for symbol in unwinder.take_new_symbols() {
+            self.symbols.entry(symbol.frame).or_default().push(symbol);
+        }
     }
 
     pub(crate) fn list(&self, frames: &[Frame]) -> Vec<String> {
@@ -209,4 +257,29 @@ pub(crate) fn assert_in_order(names: &[String], wanted: &[&str]) {
 /// What was lost.
 pub(crate) fn losses(unwinder: &Unwinder) -> Vec<(&'static str, u64)> {
     unwinder.losses().filter(|&(_, count)| count > 0).collect()
+}
+
+/// Debian's Python, and all others that are installed side by side, up to a minor version. There
+/// must be one.
+pub(crate) fn interpreters(newest: u32) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = (8..=newest)
+        .map(|minor| PathBuf::from(format!("/usr/bin/python3.{minor}")))
+        .filter(|p| p.exists())
+        .collect();
+    let home = std::env::var("HOME").unwrap_or_default();
+    for version in std::fs::read_dir(format!("{home}/.pyenv/versions"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = version.file_name().to_string_lossy().into_owned();
+        let minor = name
+            .strip_prefix("3.")
+            .and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        if minor.is_some_and(|minor| (8..=newest).contains(&minor)) {
+            found.push(version.path().join("bin/python3"));
+        }
+    }
+    assert!(!found.is_empty(), "no Python here");
+    found
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use whywait_events::recording::{Meta, Writer, WriterOptions};
 use whywait_events::{
     Busy, Event, Exchange, Frame, Module, ModuleKind, Part, Parts, PeerSums, Request, Sample,
-    Stack, Symbol, ThreadChange, ThreadEvent, Wait, WakeContext,
+    Stack, Symbol, ThreadChange, ThreadEvent, Wait, WakeContext, WorkKind,
 };
 
 use super::NAME;
@@ -159,6 +159,7 @@ impl MadeUp {
                 ThreadChange::Exit,
             ]),
             comm: self.name(),
+            command: self.name(),
         }
     }
 
@@ -236,6 +237,7 @@ impl MadeUp {
             recv_ns: self.maybe(),
             first_send_ns: self.maybe(),
             last_send_ns: self.maybe(),
+            ended_ns: self.maybe(),
             gone_ns: self.maybe(),
             recv_tid: self.tid(),
             send_tid: self.tid(),
@@ -249,6 +251,15 @@ impl MadeUp {
             since_before: self.random.below(8) == 0,
             multiplexed: self.random.below(8) == 0,
             own: self.random.below(8) == 0,
+            kind: self.random.pick(&[
+                WorkKind::Stream,
+                WorkKind::Datagram,
+                WorkKind::Http2,
+                WorkKind::Job,
+                WorkKind::HandedJob,
+            ]),
+            broker: self.id(),
+            handed_by: self.tid(),
             local_port: self.id() as u16,
             unserved_wakeup_ns: self.ns(),
             service,

@@ -110,6 +110,7 @@ pub(crate) fn record(dir: &Path, shape: Shape) {
             parent_tid: 0,
             change: ThreadChange::Found,
             comm: "worker".to_owned(),
+            command: String::new(),
         }));
     }
     for tid in threads.clone() {

@@ -29,7 +29,7 @@ use crate::detectors::stranded_readiness::DECLARATION;
 use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
 use crate::numbers::{ERROR_NS, MOST, SLOW_NS, Share};
 use crate::shared::intervals::{Interval, union_ns};
-use crate::shared::threads::numbered;
+use crate::shared::threads::named;
 
 struct UnsharedRequest<'a> {
     request: RequestRef<'a>,
@@ -207,7 +207,7 @@ fn finding(
 ) -> Finding {
     let saving = Saving::latency(victims.iter().map(|victim| victim.stranded_ns).collect());
     let cause = what_it_did(model, worst.request);
-    let named: Vec<String> = worst.idle.iter().map(|tid| numbered(model, *tid)).collect();
+    let named: Vec<String> = worst.idle.iter().map(|tid| named(model, *tid)).collect();
     let title = format!(
         "{} at port {port} for up to {} behind a busy worker while {} idle",
         counted_as(
@@ -234,7 +234,7 @@ fn finding(
     let given_to = cause.as_ref().map(|cause| {
         Evidence::new(format!(
             "thread {} ({}), to which they were given, was {}",
-            cause.tid, cause.thread, cause.doing
+            cause.thread, cause.tid, cause.doing
         ))
     });
     let severity = Severity::of(worst.stranded_ns, 0, *ERROR_NS);

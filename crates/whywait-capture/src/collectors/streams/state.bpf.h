@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/* What is kept of connections whose streams of HTTP/2 are followed, and of the streams. */
+#pragma once
+
+#include "collectors/sockets/state.bpf.h"
+
+/* Connections whose streams can be followed at the same time. */
+#define FOLLOWED 1024
+/* So many places are tried for one. */
+#define FOLLOWED_TRIES 32
+
+#define FRAME_HEAD 9
+/* Of a head that is being put together: more than there is, for the verifier's sake. */
+#define FRAME_ROOM 32
+
+enum direction { OF_SERVER, OF_CLIENT };
+
+/* How far one direction of a connection was gone through. */
+struct framer {
+	u64 now_ns; /* of the call whose bytes are just being gone through */
+	u64 came_ns; /* what it has read came then, or before; 0: not known */
+	u32 at; /* the number of the next byte: TCP's, or how many there were */
+	u32 skip; /* so much of a frame is still to come */
+	u32 ends; /* that stream ends with the frame; 0: none does */
+	u8 have; /* so much of the next head was seen */
+	u8 seeks; /* it has to find where a frame begins, and may try that often */
+	u8 passed_over; /* … and has tried before */
+	u8 begun; /* `at` is known */
+	u8 lost; /* what is there is no frame, or cannot be read */
+	u8 head[FRAME_ROOM] __attribute__((aligned(8)));
+};
+
+struct followed {
+	u64 cookie; /* of the socket whose streams these are; 0: free */
+	u64 sk; /* its kernel address */
+	u64 room_ns; /* its client had room for more of all streams (WINDOW_UPDATE) */
+	u32 tag; /* no other connection ever has it */
+	u32 last; /* the last stream that the client began */
+	u32 open;
+	u16 port;
+	u8 family;
+	u8 tcp;
+	u8 peer; /* PEER_… */
+	u8 before_accept; /* its first bytes came before the connection was accepted */
+	struct framer framers[2];
+};
+
+struct followed followed[FOLLOWED] SEC(".bss.followed");
+u32 last_followed = 0;
+
+/* Something has come: of TCP's numbers the next one then, and when. */
+struct note {
+	u64 ns; /* 0: it had come before */
+	u32 end;
+};
+
+/* As many as are remembered of a connection. */
+#define NOTES 128
+
+/*
+ * When data came, of followed connections: there several requests may lie unread, each of which
+ * came at a time of its own. Apart from what those write to who read.
+ */
+struct notes {
+	u32 count;
+	struct note ring[NOTES];
+};
+
+struct notes followed_notes[FOLLOWED] SEC(".bss.notes");
+
+/*
+ * Streams that are open, by connection and number. Where all places that one may have are taken, it
+ * is not followed.
+ */
+#define STREAMS 4096
+#define STREAM_WAYS 16
+/* Of a set those that one connection tries first. */
+#define STREAM_OWN_WAYS 4
+
+struct stream {
+	struct socket_state state; /* as of a connection with one request */
+	u64 wrote_ns; /* DATA was written last; 0: never */
+	u64 room_ns; /* the client had room for more */
+	u32 place; /* of its connection */
+	u8 asked; /* the client has sent all of what it asks */
+	u8 goes_on; /* its answer comes in pieces, and is counted: how long it lasts is no latency */
+};
+
+struct stream streams[STREAMS] SEC(".bss.streams");
+
+/* The connection's tag, then the stream's number; 0: free. */
+u64 stream_keys[STREAMS] SEC(".bss.open");
+/* Whoever sets this in a key ends the stream. No number of a stream has it. */
+#define STREAM_ENDS (1ULL << 31)
+
+/* How a stream comes to its end other than by its answer. */
+enum stream_end {
+	STREAM_RESET, /* the client wants it no more, or has gone */
+	STREAM_STAYS, /* the recording or the process ends */
+	STREAM_UNFOLLOWED, /* nobody knows: its connection is followed no more */
+};

@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Streams of HTTP/2 in clear text, gRPC's among them: each is a request. It begins when the kernel
+ * has the client's HEADERS, and ends when the server's END_STREAM or RST_STREAM is written. An
+ * answer of which more DATA is written after a pause of the threshold or longer comes in pieces, as
+ * a stream of messages does: its request ends with the first DATA, and how long it goes on is no
+ * latency.
+ *
+ * Which streams there are is read from the heads of frames (9 bytes), where the calls that read
+ * and write have them. TCP's numbers tell which bytes these are, so that a call of which nothing
+ * can be read (sendfile, io_uring) does no harm as long as all of it lies within a frame. Whatever
+ * else does not fit ends it: the connection is then one with several requests at once of which
+ * nothing more is known.
+ */
+#pragma once
+
+#include "collectors/sockets/alone.bpf.h"
+#include "collectors/sockets/descriptor.bpf.h"
+#include "collectors/sockets/multiplexed.bpf.h"
+#include "collectors/sockets/requests.bpf.h"
+#include "collectors/streams/memory.bpf.h"
+#include "collectors/streams/state.bpf.h"
+#include "core/bits.bpf.h"
+
+/* Types of frames and their flags: RFC 9113, 6. */
+enum frame {
+	FRAME_DATA,
+	FRAME_HEADERS,
+	FRAME_PRIORITY,
+	FRAME_RST_STREAM,
+	FRAME_SETTINGS,
+	FRAME_PUSH_PROMISE,
+	FRAME_PING,
+	FRAME_GOAWAY,
+	FRAME_WINDOW_UPDATE,
+	FRAME_CONTINUATION,
+	FRAME_PRIORITY_UPDATE = 16, /* RFC 9218: the last that is known */
+};
+#define END_STREAM 1
+#define PREFACE_LENGTH 24
+/* So much a client has room for at first, unless it says otherwise (RFC 9113, 6.9.2). */
+#define INITIAL_WINDOW 65535
+/* So many of the server's writes may begin within a frame until one does with a frame. */
+#define SEEKS 16
+/* A call's bytes are gone through in so many steps, of a frame or a piece of memory. */
+#define MOST_STEPS 8192
+
+static __always_inline struct followed *followed_at(u32 place)
+{
+	return &followed[place & (FOLLOWED - 1)];
+}
+
+/*
+ * Whether a head may be one. Types that nobody knows are to be passed over (RFC 9113, 5.5), and
+ * some clients send such on purpose: 0x0b and each 0x1f more.
+ */
+static __always_inline bool may_be_head(u32 length, u8 type, u32 number)
+{
+	if (likely(type <= FRAME_HEADERS)) /* or DATA */
+		return number != 0;
+	switch (type) {
+	case FRAME_PUSH_PROMISE:
+	case FRAME_CONTINUATION:
+		return number != 0;
+	case FRAME_PRIORITY:
+		return number && length == 5;
+	case FRAME_RST_STREAM:
+		return number && length == 4;
+	case FRAME_SETTINGS:
+		return !number && length % 6 == 0;
+	case FRAME_PING:
+		return !number && length == 8;
+	case FRAME_GOAWAY:
+		return !number && length >= 8;
+	case FRAME_WINDOW_UPDATE:
+		return length == 4;
+	}
+	return type <= FRAME_PRIORITY_UPDATE || (type - 0x0bu) % 0x1f == 0;
+}
+
+/* The same where the bytes may be anything: none that is rare. */
+static __always_inline bool must_be_head(u32 length, u8 type, u32 number, u32 last)
+{
+	return length <= LONGEST_FRAME && type <= FRAME_CONTINUATION && number <= last;
+}
+
+/* Whether the socket is still there whose streams these are. */
+static __always_inline bool is_there(const struct followed *connection)
+{
+	u64 sk = connection->sk;
+
+	return KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter) ==
+		       connection->cookie &&
+	       KERNEL_READ(struct sock, sk, __sk_common.skc_state) != TCP_CLOSE;
+}
+
+/* A place for a connection, and 1; 0: there is none. No tracepoint tells of a unix socket's end. */
+__noinline u32 take_followed(u64 cookie, u64 sk)
+{
+	for (u32 i = 0; i < FOLLOWED_TRIES; i++) {
+		u32 place = (low_half(cookie) + i) & (FOLLOWED - 1);
+		u64 owner = NOW(followed[place].cookie);
+
+		if (owner && (followed[place].family != AF_UNIX || is_there(&followed[place])))
+			continue;
+		if (__sync_val_compare_and_swap(&followed[place].cookie, owner, cookie) != owner)
+			continue;
+		followed[place].sk = sk;
+		followed[place].room_ns = 0;
+		followed[place].tag = __sync_fetch_and_add(&last_followed, 1) + 1;
+		followed[place].last = 0;
+		followed[place].open = 0;
+		__builtin_memset(followed[place].framers, 0, sizeof(followed[place].framers));
+		return place + 1;
+	}
+	return 0;
+}
+
+/* A packet has come on a followed connection. */
+static __noinline int note_packet(struct sock *sk, u32 followed_as)
+{
+	struct notes *notes = &followed_notes[(followed_as - 1) & (FOLLOWED - 1)];
+	struct note *note = &notes->ring[notes->count & (NOTES - 1)];
+
+	note->end = KERNEL_READ(struct tcp_sock, sk, rcv_nxt);
+	note->ns = packet_ns(sk);
+	barrier();
+	NOW(notes->count) = notes->count + 1;
+	return 0;
+}
+
+/* When the byte with that number came; 0: not known. */
+__noinline u64 noted_packet(u32 place, u32 number)
+{
+	struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
+	u32 count = NOW(notes->count);
+	u64 ns = 0;
+
+	for (u32 i = 1; i < NOTES && i <= count; i++) {
+		struct note *note = &notes->ring[(count - i) & (NOTES - 1)];
+
+		if ((s32)(note->end - number) <= 0)
+			return ns;
+		ns = note->ns;
+	}
+	/* All that is remembered came with it or after it. */
+	if (count >= NOTES)
+		COUNT(streams_untimed);
+	return 0;
+}
+
+#define STREAM_KEY(connection, number) ((u64)(connection)->tag << 32 | (number))
+
+/*
+ * The places in which a stream may be, in the order in which they are tried: a few that its
+ * connection has, so that one stream after another has the same, which is in the processor's cache,
+ * and then a set that depends on its number as well, from the other end.
+ */
+static __always_inline u32 stream_set(u64 key)
+{
+	return (hash_of(key) >> 1) * STREAM_WAYS & (STREAMS - 1);
+}
+
+static __always_inline u32 own_place(u64 key, u32 way)
+{
+	return stream_set(key >> 32) + way;
+}
+
+static __always_inline u32 other_place(u64 key, u32 way)
+{
+	return stream_set(key) + STREAM_WAYS - 1 - way;
+}
+
+__noinline u32 find_stream_further(u64 key)
+{
+	for (u32 way = 1; way < STREAM_OWN_WAYS; way++) {
+		u32 at = own_place(key, way) & (STREAMS - 1);
+
+		if (NOW(stream_keys[at]) == key)
+			return at + 1;
+	}
+	for (u32 way = 0; way < STREAM_WAYS; way++) {
+		u32 at = other_place(key, way) & (STREAMS - 1);
+
+		if (NOW(stream_keys[at]) == key)
+			return at + 1;
+	}
+	return 0;
+}
+
+/* The place of an open stream, and 1; 0: it is not followed. */
+static __always_inline u32 find_stream(u64 key)
+{
+	u32 at = own_place(key, 0) & (STREAMS - 1);
+
+	return likely(NOW(stream_keys[at]) == key) ? at + 1 : find_stream_further(key);
+}
+
+static __always_inline bool takes_place(u32 at, u64 key)
+{
+	return !NOW(stream_keys[at]) && !__sync_val_compare_and_swap(&stream_keys[at], 0, key);
+}
+
+__noinline u32 take_stream(u64 key)
+{
+	for (u32 way = 0; way < STREAM_OWN_WAYS; way++) {
+		u32 at = own_place(key, way) & (STREAMS - 1);
+
+		if (takes_place(at, key))
+			return at + 1;
+	}
+	for (u32 way = 0; way < STREAM_WAYS; way++) {
+		u32 at = other_place(key, way) & (STREAMS - 1);
+
+		if (takes_place(at, key))
+			return at + 1;
+	}
+	return 0;
+}
+
+/* Whether it is for the caller to end it, and not for another CPU. */
+static __always_inline bool claims_end(u32 at, u64 key)
+{
+	u64 *place = &stream_keys[at & (STREAMS - 1)];
+
+	return __sync_val_compare_and_swap(place, key, key | STREAM_ENDS) == key;
+}
+
+static __always_inline void free_stream(u32 at, struct followed *connection)
+{
+	NOW(stream_keys[at & (STREAMS - 1)]) = 0;
+	__sync_fetch_and_add(&connection->open, -1);
+}
+
+/* The client begins a stream, with HEADERS of which the head was read just now. */
+__noinline int stream_begins(u32 place, u32 number, u32 length, u32 asked, struct thread *thread)
+{
+	struct followed *connection = followed_at(place);
+	struct framer *framer = &connection->framers[OF_CLIENT];
+	u64 now = framer->now_ns, came_ns;
+	struct socket_state *state;
+	struct stream *stream;
+	bool first = !connection->last;
+	u32 at;
+
+	connection->last = number;
+	if (!thread)
+		return 0;
+	COUNT(streams_begun);
+	at = take_stream(STREAM_KEY(connection, number));
+	if (!at) {
+		COUNT(lost_streams);
+		return 0;
+	}
+	__sync_fetch_and_add(&connection->open, 1);
+	came_ns = connection->tcp ? noted_packet(place, framer->at - FRAME_HEAD) : 0;
+	if (!came_ns)
+		came_ns = framer->came_ns;
+	if (!came_ns) {
+		COUNT(streams_untimed);
+		came_ns = now;
+	}
+	stream = &streams[(at - 1) & (STREAMS - 1)];
+	stream->place = place;
+	stream->wrote_ns = 0;
+	stream->room_ns = 0;
+	stream->asked = asked;
+	stream->goes_on = 0;
+	state = &stream->state;
+	/* Whose task reads a connection serves none of its streams, as a rule. */
+	begins_alone(state, thread, came_ns, now, FRAME_HEAD + length, on_cpu_now(thread, now));
+	state->sk = connection->sk;
+	state->local_port = connection->port;
+	state->family = connection->family;
+	state->kind = WORK_HTTP2;
+	state->peer = connection->peer;
+	state->before_accept = first && connection->before_accept;
+	return 0;
+}
+
+/* It is answered: a row if it was slow or goes on, and else a part of the sums. */
+__noinline int stream_counts(struct stream *stream, u64 now)
+{
+	struct socket_state *state;
+
+	if (!stream)
+		return 0;
+	state = &stream->state;
+	COUNT(streams_answered);
+	if (stream->goes_on || state->last_send_ns - state->ready_ns >= threshold_ns)
+		state->emitted = send_request(state, now);
+	if (!state->emitted)
+		count_request(state);
+	return 0;
+}
+
+/* One that went on after its first message is over, or the recording is. */
+static __noinline int stream_went_on(struct stream *stream, u64 now)
+{
+	struct socket_state *state = &stream->state;
+
+	COUNT_MORE(streams_went_on_ns, now - state->ready_ns);
+	state->ended_ns = now;
+	if (state->emitted)
+		send_request(state, now);
+	return 0;
+}
+
+/* A stream comes to its end other than by its answer. */
+__noinline int stream_is_over(u32 at, u32 how, u64 now)
+{
+	struct stream *stream = &streams[at & (STREAMS - 1)];
+	struct socket_state *state = &stream->state;
+
+	if (how == STREAM_STAYS)
+		COUNT(streams_open);
+	if (stream->goes_on)
+		return stream_went_on(stream, now);
+	/* Its first DATA was written, and the recording may be too short for more. */
+	if (state->last_send_ns) {
+		stream->goes_on = how == STREAM_STAYS && now - state->last_send_ns >= threshold_ns;
+		stream_counts(stream, now);
+		if (!stream->goes_on)
+			return 0;
+		COUNT(streams_went_on);
+		return stream_went_on(stream, now);
+	}
+	if (how == STREAM_UNFOLLOWED) {
+		COUNT(streams_unfollowed);
+		return 0;
+	}
+	if (how == STREAM_RESET) {
+		COUNT(streams_reset);
+		state->gone = GONE;
+	} else if (state->first_send_ns) {
+		/* Accepted, with nothing to say so far. */
+		state->last_send_ns = state->first_send_ns;
+		return stream_counts(stream, now);
+	}
+	/* While the client still sends nothing is owed to it. */
+	if (!state->first_send_ns && (stream->asked || how == STREAM_RESET) &&
+	    now - state->ready_ns >= threshold_ns)
+		send_request(state, now);
+	return 0;
+}
+
+/*
+ * Whether DATA that is written now comes after a pause of the server: not if the client may have
+ * had no room for it until just now.
+ */
+static __always_inline bool has_paused(const struct stream *stream,
+				       const struct followed *connection, u64 now)
+{
+	u64 wrote_ns = stream->wrote_ns;
+	bool room = stream->state.bytes_out < INITIAL_WINDOW ||
+		    (stream->room_ns <= wrote_ns && connection->room_ns <= wrote_ns);
+
+	return wrote_ns && now - wrote_ns >= threshold_ns && room;
+}
+
+/* What a frame of the server's is to its stream. */
+#define ANSWERS_DATA 1 /* it has something in it */
+#define ANSWERS_END 2 /* the stream ends here */
+
+/* The server writes a frame of a stream. */
+__noinline int stream_answers(u32 place, u32 number, u32 length, u32 what, struct thread *thread)
+{
+	struct followed *connection = followed_at(place);
+	struct framer *framer = &connection->framers[OF_SERVER];
+	u64 key = STREAM_KEY(connection, number), now = framer->now_ns;
+	bool data = what & ANSWERS_DATA, ends = what & ANSWERS_END;
+	struct socket_state *state;
+	struct stream *stream;
+	u32 at;
+
+	if (!thread)
+		return 0;
+	at = find_stream(key);
+	if (!at)
+		return 0;
+	at = (at - 1) & (STREAMS - 1);
+	stream = &streams[at];
+	state = &stream->state;
+	if (data && !stream->goes_on && has_paused(stream, connection, now)) {
+		stream->goes_on = 1;
+		COUNT(streams_went_on);
+		stream_counts(stream, now);
+	}
+	state->bytes_out += length;
+	if (!state->first_send_ns) {
+		state->first_send_ns = now;
+		state->send_tid = thread->tid;
+	}
+	if (!stream->goes_on && ((data && !stream->wrote_ns) || ends)) {
+		state->last_send_ns = now;
+		state->send_tid = thread->tid;
+		account_service(state, thread, now, on_cpu_now(thread, now));
+		if (unlikely(now - state->ready_ns >= threshold_ns))
+			state->fd = thread->tgid == state->tgid ?
+					    writes_to(bpf_get_current_task_btf(), thread) :
+					    0;
+	}
+	if (data)
+		stream->wrote_ns = now;
+	if (!ends || !claims_end(at, key))
+		return 0;
+	if (stream->goes_on)
+		stream_went_on(stream, now);
+	else
+		stream_counts(stream, now);
+	free_stream(at, connection);
+	return 0;
+}
+
+/* The client has room for more, of one stream or of all (0). */
+static __noinline int room_is_made(struct followed *connection, u32 number, u64 now)
+{
+	u32 at;
+
+	if (!number) {
+		connection->room_ns = now;
+		return 0;
+	}
+	at = find_stream(STREAM_KEY(connection, number));
+	if (at)
+		streams[(at - 1) & (STREAMS - 1)].room_ns = now;
+	return 0;
+}
+
+/* The client sends a frame of a stream that it has begun. */
+__noinline int stream_asks(u32 place, u32 number, u32 length, u32 asked, u32 resets)
+{
+	struct followed *connection = followed_at(place);
+	u64 key = STREAM_KEY(connection, number);
+	u32 at = find_stream(key);
+	struct stream *stream;
+
+	if (!at)
+		return 0;
+	at = (at - 1) & (STREAMS - 1);
+	stream = &streams[at];
+	stream->state.bytes_in += length;
+	stream->asked |= asked;
+	if (!resets || !claims_end(at, key))
+		return 0;
+	stream_is_over(at, STREAM_RESET, connection->framers[OF_CLIENT].now_ns);
+	free_stream(at, connection);
+	return 0;
+}
+
+/* A frame's head is there. */
+static __always_inline void frame_begins(const struct walk *walk, struct framer *framer)
+{
+	u64 head = __builtin_bswap64(*(const u64 *)framer->head);
+	u32 length = head >> 40, number = (head & 0x7fffff) << 8 | framer->head[8];
+	struct followed *connection = followed_at(walk->place);
+	u8 type = head >> 32, flags = head >> 24;
+	bool carries = type == FRAME_DATA || type == FRAME_HEADERS;
+	bool last = carries && flags & END_STREAM;
+	bool ends;
+
+	if (unlikely(!may_be_head(length, type, number) ||
+		     (walk->of_client && carries && number % 2 == 0) ||
+		     (framer->seeks && !must_be_head(length, type, number, connection->last)))) {
+		framer->lost = 1;
+		return;
+	}
+	framer->skip = length;
+	if (walk->of_client) {
+		if (type == FRAME_HEADERS && number > connection->last)
+			stream_begins(walk->place, number, length, last, walk->thread);
+		else if (type == FRAME_WINDOW_UPDATE)
+			room_is_made(connection, number, framer->now_ns);
+		else if (carries || type == FRAME_RST_STREAM)
+			stream_asks(walk->place, number, FRAME_HEAD + length, last,
+				    type == FRAME_RST_STREAM);
+		return;
+	}
+	if (unlikely(!carries && type != FRAME_RST_STREAM))
+		return;
+	/* It ends with the last byte of the frame. */
+	ends = type == FRAME_RST_STREAM || (last && walk->bytes >= length);
+	framer->ends = last && !ends ? number : 0;
+	stream_answers(walk->place, number, FRAME_HEAD + length,
+		       (type == FRAME_DATA && length ? ANSWERS_DATA : 0) |
+			       (ends ? ANSWERS_END : 0),
+		       walk->thread);
+}
+
+/* Some bytes are of the frame whose head was there. */
+static __always_inline void pass_frame(struct framer *framer, u32 place, u32 bytes,
+				       struct thread *thread)
+{
+	framer->skip -= bytes;
+	framer->at += bytes;
+	if (unlikely(!framer->skip && framer->ends)) {
+		stream_answers(place, framer->ends, 0, ANSWERS_END, thread);
+		framer->ends = 0;
+	}
+}
+
+/* Passes over what is in this piece of memory of a frame behind its head. */
+static __always_inline void pass_over(struct walk *walk, struct framer *framer)
+{
+	u32 bytes = framer->skip < walk->left ? framer->skip : walk->left;
+
+	walk->at += bytes;
+	walk->left -= bytes;
+	walk->bytes -= bytes;
+	pass_frame(framer, walk->place, bytes, walk->thread);
+}
+
+/*
+ * Goes to the next head and reads it. To read is what costs most: where the rest of the call lies
+ * within the frame, nobody needs to know where it is.
+ */
+static long next_frame(u32 step, struct walk *walk)
+{
+	struct framer *framer = &followed_at(walk->place)->framers[walk->of_client & 1];
+	u64 piece[2] = {};
+	u32 bytes;
+
+	if (!walk->left) {
+		if (!walk->vectors ||
+		    bpf_probe_read_user(piece, sizeof(piece), (void *)walk->vector)) {
+			framer->lost = 1;
+			return 1;
+		}
+		walk->vector += sizeof(piece);
+		walk->vectors--;
+		walk->at = piece[0];
+		walk->left = piece[1] < walk->bytes ? piece[1] : walk->bytes;
+	}
+	if (framer->skip)
+		pass_over(walk, framer);
+	if (unlikely(!walk->left))
+		return !walk->bytes;
+	bytes = FRAME_HEAD - framer->have;
+	if (bytes > walk->left)
+		bytes = walk->left;
+	if (bpf_probe_read_user(framer->head + (framer->have & 15), bytes & 15,
+				(void *)walk->at)) {
+		framer->lost = 1;
+		return 1;
+	}
+	framer->have += bytes;
+	framer->at += bytes;
+	walk->at += bytes;
+	walk->left -= bytes;
+	walk->bytes -= bytes;
+	if (unlikely(framer->have < FRAME_HEAD))
+		return !walk->bytes;
+	framer->have = 0;
+	frame_begins(walk, framer);
+	if (unlikely(framer->lost))
+		return 1;
+	if (framer->skip < walk->bytes)
+		return 0;
+	pass_frame(framer, walk->place, walk->bytes, walk->thread);
+	walk->bytes = 0;
+	return 1;
+}
+
+struct ending {
+	u64 now;
+	u32 place;
+	u32 how;
+};
+
+static long end_stream(u32 at, struct ending *ending)
+{
+	struct followed *connection = followed_at(ending->place);
+	u64 key = stream_keys[at & (STREAMS - 1)];
+
+	if (key >> 32 != connection->tag || key & STREAM_ENDS || !claims_end(at, key))
+		return 0;
+	stream_is_over(at, ending->how, ending->now);
+	free_stream(at, connection);
+	return 0;
+}
+
+/* All streams of a connection that are open come to their end. */
+static __always_inline void end_streams(u32 place, u32 how, u64 now)
+{
+	struct ending ending = { .now = now, .place = place, .how = how };
+
+	if (followed_at(ending.place)->open)
+		bpf_loop(STREAMS, end_stream, &ending, 0);
+}
+
+/* A connection's streams are followed no more. */
+static __always_inline void leave_streams(struct socket_state *socket, u32 how, u64 now)
+{
+	u32 place = (socket->streams - 1) & (FOLLOWED - 1);
+
+	end_streams(place, how, now);
+	socket->streams = 0;
+	NOW(followed[place].cookie) = 0;
+}
+
+/* The connection is over, or its process is. */
+__noinline int streams_end(struct socket_state *socket, u64 now)
+{
+	if (!socket || !socket->streams)
+		return 0;
+	leave_streams(socket, socket->gone == GONE_WITH_PROCESS ? STREAM_STAYS : STREAM_RESET,
+		      now);
+	return 0;
+}
+
+/*
+ * What is read from now on is of HTTP/2, after a preface or not. What seemed to be requests before
+ * were exchanges.
+ */
+__noinline int streams_begin(struct socket_state *socket, struct arrivals *arrivals, u32 preface)
+{
+	struct followed *connection;
+	struct request_totals *sums;
+	struct notes *notes;
+	u32 place;
+	u64 sk;
+
+	if (!socket || !arrivals)
+		return 0;
+	sk = socket->sk;
+	place = take_followed(KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter), sk);
+	if (!place) {
+		COUNT(lost_stream_connections);
+		return found_multiplexed(socket, MULTIPLEX_HTTP2);
+	}
+	COUNT(streams_connections);
+	sums = totals_of(socket);
+	if (sums && socket->seq) {
+		sums->http2_connections++;
+		sums->multiplexed += socket->seq - !!socket->ready_ns;
+	}
+	socket->ready_ns = 0;
+	socket->last_send_ns = 0;
+	socket->multiplex = MULTIPLEX_STREAMS;
+	socket->streams = place;
+	place = (place - 1) & (FOLLOWED - 1);
+	connection = &followed[place];
+	connection->port = socket->local_port;
+	connection->family = socket->family;
+	connection->tcp = socket->tcp;
+	connection->peer = socket->peer;
+	connection->before_accept = preface && arrivals->before_accept;
+	connection->framers[OF_CLIENT].skip = preface ? PREFACE_LENGTH : 0;
+	connection->framers[OF_SERVER].seeks = SEEKS;
+	if (!socket->tcp)
+		return 0;
+	/* What has come until now came at the time that is noted with the socket. */
+	notes = &followed_notes[place];
+	notes->ring[0].end = KERNEL_READ(struct tcp_sock, sk, rcv_nxt);
+	notes->ring[0].ns = 0;
+	barrier();
+	NOW(notes->count) = 1;
+	NOW(arrivals->streams) = place + 1;
+	return 0;
+}
+
+/* Bytes of which none was looked at: false if they do not lie within a frame. */
+static __always_inline bool pass_unseen(struct framer *framer, u32 place, u32 bytes,
+					struct thread *thread)
+{
+	if (framer->have || bytes > framer->skip)
+		return false;
+	pass_frame(framer, place, bytes, thread);
+	return true;
+}
+
+/*
+ * The server's bytes are no frames as far as they go: what was written before whywait came may
+ * reach into them.
+ */
+static __always_inline void seek_further(struct framer *framer)
+{
+	framer->have = 0;
+	framer->skip = 0;
+	framer->begun = 0;
+	framer->passed_over = 1;
+	framer->lost = --framer->seeks == 0;
+}
+
+/* The place is lost for good. */
+static __noinline int lose_place(struct socket_state *socket, struct arrivals *arrivals, u64 now)
+{
+	struct request_totals *sums = totals_of(socket);
+
+	COUNT(streams_lost_place);
+	NOW(arrivals->streams) = 0;
+	leave_streams(socket, STREAM_UNFOLLOWED, now);
+	socket->multiplex = MULTIPLEX_HTTP2;
+	if (sums && !socket->seq)
+		sums->http2_connections++;
+	return 0;
+}
+
+/*
+ * The end of all has been read, with bytes before it: it has one of TCP's numbers, too
+ * (tcp_recvmsg_locked, net/ipv4/tcp.c).
+ */
+static __always_inline bool end_was_read(struct sock *sk)
+{
+	return KERNEL_READ(struct sock, sk, sk_shutdown) & RCV_SHUTDOWN && !tcp_unread(sk);
+}
+
+/* A thread has read bytes of a followed connection, or has written them: `moved` is below 0. */
+__noinline int streams_move(struct socket_state *socket, struct arrivals *arrivals,
+			    struct thread *thread, u64 now, s32 moved)
+{
+	struct walk walk = {};
+	struct framer *framer;
+	bool seeks;
+
+	if (!socket || !arrivals || !thread || !socket->streams)
+		return 0;
+	walk.thread = thread;
+	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
+	walk.of_client = moved > 0;
+	walk.bytes = moved > 0 ? moved : -moved;
+	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
+	framer->now_ns = now;
+	/* Of what has no note of its own more was read before: it came with that. */
+	if (walk.of_client)
+		framer->came_ns = noted_arrival(socket, arrivals, moved, framer->came_ns);
+	if (socket->tcp) {
+		struct sock *sk = sk_of(socket);
+		u32 first = (walk.of_client ? tcp_read_up_to(sk) : tcp_written_up_to(sk)) -
+			    walk.bytes;
+
+		if (unlikely(!framer->begun)) {
+			framer->begun = 1;
+			framer->at = first;
+		}
+		if (unlikely(first != framer->at) && walk.of_client)
+			first -= end_was_read(sk);
+		if (unlikely(first != framer->at))
+			framer->lost =
+				!pass_unseen(framer, walk.place, first - framer->at, thread);
+	}
+	seeks = framer->seeks;
+	if (!framer->lost && !pass_unseen(framer, walk.place, walk.bytes, thread)) {
+		if (memory_of_call(&walk, thread))
+			bpf_loop(MOST_STEPS, next_frame, &walk, 0);
+		framer->lost |= walk.bytes != 0;
+	}
+	if (unlikely(seeks && framer->lost)) {
+		seek_further(framer);
+	} else if (unlikely(seeks)) {
+		framer->seeks = 0;
+		/* What was passed over may have answered any of them. */
+		if (framer->passed_over)
+			end_streams(walk.place, STREAM_UNFOLLOWED, now);
+	}
+	return unlikely(framer->lost) ? lose_place(socket, arrivals, now) : 0;
+}
+
+/* In the end: what is open. */
+static long stream_stays(u32 index, void *ctx)
+{
+	u32 at = index & (STREAMS - 1);
+	u64 key = stream_keys[at];
+	struct followed *connection;
+
+	if (!key || key & STREAM_ENDS || !claims_end(at, key))
+		return 0;
+	connection = followed_at(streams[at].place);
+	stream_is_over(at,
+		       connection->tag == key >> 32 && is_there(connection) ? STREAM_STAYS :
+									      STREAM_UNFOLLOWED,
+		       bpf_ktime_get_ns());
+	free_stream(at, connection);
+	return 0;
+}
+
+SEC("syscall")
+int count_open_streams(void *ctx)
+{
+	bpf_loop(STREAMS, stream_stays, 0, 0);
+	return 0;
+}

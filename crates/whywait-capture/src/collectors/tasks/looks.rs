@@ -1,0 +1,268 @@
+//! What the tasks of slow requests do while these are under way: where each waits, which no thread
+//! shows.
+//!
+//! They are looked at while requests are slow, and only then, in the memory of their process. What
+//! that takes of the CPU is measured and bounded: the next look comes a hundred times later than
+//! the last one took.
+//!
+//! Which goroutine has read a request is known. Of Python's tasks none has: their loop reads. So
+//! all of a process that has slow requests are looked at, and which of them was a request's shows
+//! when it answers.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::Link;
+use rustix::time::{ClockId, clock_gettime};
+use whywait_events::{Event, Ns, TaskLook, TaskState};
+use whywait_stacks::{TaskLocks, TaskPlace, Unwound};
+
+use crate::core::error::CaptureError;
+use crate::core::iterate;
+use crate::core::kernel;
+use crate::core::programs::Programs;
+use crate::core::records::{Record, decode};
+use crate::core::shared::Shared;
+use crate::core::skel::types;
+
+/// Looks are not more frequent: 50 a second.
+const SHORTEST_BETWEEN: Duration = Duration::from_millis(20);
+/// So long after something was slow it is looked whether anything is now.
+const SLOW_FOR_NS: u64 = 1_000_000_000;
+/// So often it is looked even if nothing was slow.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
+/// Looking takes at most one part in so many of a CPU.
+const SHARE: u32 = 100;
+/// So many are read in one look, for a millisecond or so: of more, others each time.
+const MAX_AT_ONCE: usize = 64;
+
+/// Looks at tasks, when it is time.
+pub(super) struct SlowTasks {
+    link: Option<Link>,
+    next: Instant,
+    /// When it looked last.
+    looked_at: Instant,
+    buffer: Vec<u8>,
+    /// Some were under way at the last look.
+    found: bool,
+    /// How many tasks were passed over so far because there were more.
+    passed_over: u64,
+}
+
+impl Default for SlowTasks {
+    fn default() -> Self {
+        Self {
+            link: None,
+            next: Instant::now(),
+            looked_at: Instant::now(),
+            buffer: Vec::new(),
+            found: false,
+            passed_over: 0,
+        }
+    }
+}
+
+impl SlowTasks {
+    /// Looks if that is due, and something is slow or was a moment ago; else now and then, for what
+    /// is stuck was never seen to be slow.
+    pub(super) fn turn(
+        &mut self,
+        programs: &Programs,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        let now_ns = kernel::now_ns();
+        let slow = programs
+            .variables()
+            .is_some_and(|variables| now_ns.saturating_sub(variables.slow_until_ns) < SLOW_FOR_NS);
+        let now_and_then = self.looked_at.elapsed() >= LOOK_ANYWAY;
+        if Instant::now() < self.next || !(slow || self.found || now_and_then) {
+            return Ok(());
+        }
+        self.look(programs, shared)
+    }
+
+    /// Looks at the tasks of slow requests.
+    pub(super) fn look(
+        &mut self,
+        programs: &Programs,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        let begun = cpu_time();
+        let slow = self.slow(programs)?;
+        self.found = !slow.is_empty();
+        let at_ns = kernel::now_ns();
+        let tasks = tasks_of(&slow, shared);
+        let some = chosen(tasks.len(), MAX_AT_ONCE, at_ns);
+        self.passed_over += (tasks.len() - some.len()) as u64;
+        for index in some {
+            read(&tasks[index], at_ns, shared)?;
+        }
+        let took = cpu_time().saturating_sub(begun);
+        self.looked_at = Instant::now();
+        self.next = self.looked_at + (took * SHARE).max(SHORTEST_BETWEEN);
+        Ok(())
+    }
+
+    /// The slow requests that are under way.
+    fn slow(&mut self, programs: &Programs) -> Result<Vec<types::slow_task_record>, CaptureError> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => attach(programs)?,
+        };
+        let walked = iterate::read(&link, &mut self.buffer);
+        self.link = Some(link);
+        walked.map_err(|source| CaptureError::Iterate {
+            what: "slow requests",
+            source,
+        })?;
+        let mut slow = Vec::new();
+        let mut bytes = self.buffer.as_slice();
+        while let Some((record, size)) = decode(bytes) {
+            bytes = &bytes[size..];
+            if let Record::SlowTask(record) = record {
+                slow.push(*record);
+            }
+        }
+        Ok(slow)
+    }
+
+    /// Counters for the recording.
+    pub(super) fn counters(&self) -> Vec<(String, u64)> {
+        vec![("tasks.passed-over".to_owned(), self.passed_over)]
+    }
+}
+
+fn attach(programs: &Programs) -> Result<Link, CaptureError> {
+    let map = programs.skel.maps.sockets.as_fd();
+    let program = &programs.skel.progs.slow_tasks;
+    iterate::attach_to_sockets(program, map, "slow_tasks")
+}
+
+/// A task to look at.
+enum SlowTask<'s> {
+    /// The goroutine that has read a request.
+    Goroutine(&'s types::slow_task_record),
+    /// A task of Python's, in a process that has slow requests.
+    Python(u32, TaskPlace),
+}
+
+fn tasks_of<'s>(slow: &'s [types::slow_task_record], shared: &mut Shared) -> Vec<SlowTask<'s>> {
+    let mut tasks = Vec::new();
+    let mut pythons = BTreeSet::new();
+    for record in slow {
+        match record.task {
+            0 => {
+                pythons.insert(record.tgid);
+            }
+            _ => tasks.push(SlowTask::Goroutine(record)),
+        }
+    }
+    for tgid in pythons {
+        let places = shared.output.unwinder.tasks(tgid).into_iter();
+        tasks.extend(places.map(|place| SlowTask::Python(tgid, place)));
+    }
+    tasks
+}
+
+/// Reads a task, and records what it does. Those of one look have the time of the look.
+fn read(slow: &SlowTask<'_>, at_ns: Ns, shared: &mut Shared) -> Result<(), CaptureError> {
+    let unwinder = &mut shared.output.unwinder;
+    let (tgid, address, request, found) = match slow {
+        SlowTask::Goroutine(slow) => {
+            let found = unwinder.goroutine(slow.tgid, slow.task);
+            let found = found.map(|found| (found.state, found.stack, TaskLocks::default()));
+            (slow.tgid, slow.task, (slow.socket, slow.seq), found)
+        }
+        SlowTask::Python(tgid, place) => {
+            let Some(found) = unwinder.task(*tgid, *place) else {
+                return Ok(());
+            };
+            let stack = found.frames.map(|frames| Unwound {
+                frames,
+                ..Unwound::default()
+            });
+            let address = found.address;
+            (
+                *tgid,
+                address,
+                (0, 0),
+                Some((found.state, stack, found.locks)),
+            )
+        }
+    };
+    match found {
+        Some(found) => record((tgid, address), request, found, at_ns, shared),
+        None => Ok(()),
+    }
+}
+
+fn record(
+    (tgid, address): (u32, u64),
+    (socket, seq): (u64, u32),
+    (state, stack, locks): (TaskState, Option<Unwound>, TaskLocks),
+    at_ns: Ns,
+    shared: &mut Shared,
+) -> Result<(), CaptureError> {
+    let output = &mut shared.output;
+    let read_ns = kernel::now_ns();
+    let stack = match stack {
+        Some(unwound) => output.unwound(unwound)?.0,
+        None => 0,
+    };
+    let task = output.task(tgid, address);
+    output.write(&Event::TaskLook(TaskLook {
+        at_ns,
+        read_ns,
+        tgid,
+        task,
+        socket,
+        seq,
+        state,
+        stack,
+        lock: locks.awaited,
+        held: locks.held,
+    }))?;
+    Ok(())
+}
+
+/// Some of so many, evenly, and which of them by chance: all are as likely.
+fn chosen(count: usize, at_most: usize, seed: u64) -> Vec<usize> {
+    if count <= at_most {
+        return (0..count).collect();
+    }
+    // The clock's nanoseconds, with their bits mixed.
+    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let first = usize::try_from(mixed).unwrap_or(0) % count;
+    let place = |i: usize| (first + i * count / at_most) % count;
+    (0..at_most).map(place).collect()
+}
+
+/// The CPU time of this thread so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, ns) = (time.tv_sec, time.tv_nsec);
+    Duration::new(
+        u64::try_from(seconds).unwrap_or(0),
+        u32::try_from(ns).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn some_of_many_are_different_ones_each_time() {
+        assert_eq!(chosen(3, 64, 5), [0, 1, 2]);
+        let mut seen = BTreeSet::new();
+        for seed in 0..1000 {
+            let some = BTreeSet::from_iter(chosen(1000, 64, seed));
+            assert_eq!(some.len(), 64, "none is there twice");
+            seen.extend(some);
+        }
+        assert_eq!(seen.len(), 1000, "and each has its turn");
+    }
+}

@@ -1,0 +1,136 @@
+//! Jobs from a broker are seen: what a worker does itself, and what it hands on to a helper.
+//!
+//! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use whywait_capture::{Options, Session};
+use whywait_events::recording::Recording;
+use whywait_events::{Exchange, Request, WorkKind};
+
+use crate::common::{self, Running};
+
+/// Has five messages and works on each, and five more that it gives to a helper.
+const WORKER: &str = "
+import os, socket, sys, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+def fetch():
+    broker.sendall(b'*3\\r\\n$5\\r\\nBLPOP\\r\\n$4\\r\\njobs\\r\\n$1\\r\\n0\\r\\n')
+    return broker.recv(100)
+print('ready', flush=True)
+sys.stdin.readline()
+for _ in range(5):
+    fetch()
+    broker.sendall(b'*1\\r\\n$4\\r\\nPING\\r\\n')
+    broker.recv(100)
+    time.sleep(0.02)
+read, write = os.pipe()
+done, is_done = os.pipe()
+if not os.fork():
+    # Or it would never see that the worker has gone.
+    os.close(write)
+    while os.read(read, 1):
+        time.sleep(0.05)
+        os.write(is_done, b'x')
+    os._exit(0)
+time.sleep(0.01)
+for _ in range(5):
+    fetch()
+    os.write(write, b'x')
+    os.read(done, 1)
+    time.sleep(0.01)
+fetch()
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+const AFTER: Duration = Duration::from_millis(10);
+
+/// Has messages ten times, and then none.
+fn serve(mut stream: TcpStream) {
+    let mut buffer = [0; 100];
+    let mut left = 10;
+    while let Ok(size @ 1..) = stream.read(&mut buffer) {
+        let answer: &[u8] = match (buffer[..size].ends_with(b"PING\r\n"), left) {
+            (true, _) => b"+PONG\r\n",
+            (false, 0) => b"*-1\r\n",
+            (false, _) => {
+                left -= 1;
+                b"*2\r\n$4\r\njobs\r\n$3\r\n123\r\n"
+            }
+        };
+        thread::sleep(AFTER);
+        if stream.write_all(answer).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    let child = Command::new("/usr/bin/python3")
+        .args(["-c", WORKER, &port.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut worker = Running(child.expect("Python is there"));
+    let mut input = worker.0.stdin.take().expect("it is piped");
+    let mut output = worker.0.stdout.take().expect("it is piped");
+    let mut said = [0; 6];
+    output.read_exact(&mut said).expect("it is ready");
+    let temporary = tempfile::tempdir().expect("a temporary folder can be made");
+    let dir = temporary.path().join("recording");
+    let mut session = Session::start(worker.0.id(), vec![], &dir, &Options::default())
+        .expect("the privileges to record");
+    input.write_all(b"go\n").expect("it listens");
+    let asked = thread::spawn(move || output.read_exact(&mut said));
+    common::record_until(&mut session, |_| asked.is_finished().then_some(()));
+    session.finish(None).expect("the recording is finished");
+
+    let recording = Recording::open(&dir).expect("a recording");
+    let mut jobs: Vec<Request> = Vec::new();
+    recording
+        .read::<Request>(None, &mut |row| jobs.push(row.clone()))
+        .expect("it can be read");
+    let of = |kind: WorkKind| jobs.iter().filter(move |row| row.kind == kind);
+    let took_ms = |row: &Request| row.last_send_ns.map(|ns| (ns - row.ready_ns) / 1_000_000);
+    // Ten of its own, of which it hands five on; the last answer has no message.
+    assert_eq!(of(WorkKind::Job).count(), 10, "{jobs:#?}");
+    for row in of(WorkKind::Job).take(5) {
+        assert!(took_ms(row) >= Some(30), "with its call: {row:?}");
+        assert_eq!((row.recv_tid, row.tgid), (worker.0.id(), worker.0.id()));
+    }
+    assert_eq!(of(WorkKind::HandedJob).count(), 5, "{jobs:#?}");
+    for row in of(WorkKind::HandedJob) {
+        assert!(took_ms(row) >= Some(50), "{row:?}");
+        assert_ne!(row.tgid, worker.0.id(), "{row:?}");
+        assert_eq!(row.handed_by, worker.0.id(), "{row:?}");
+        assert_eq!(row.recv_tid, row.send_tid, "{row:?}");
+    }
+    let peers = recording.peers().expect("it can be read");
+    let broker = peers.values().find(|peer| peer.port == port);
+    let broker = broker.expect("it is a peer");
+    assert_eq!((broker.count, broker.unanswered), (5, 0), "{broker:#?}");
+    assert!(jobs.iter().all(|row| row.broker == broker.id), "{jobs:#?}");
+    let mut calls = 0;
+    recording
+        .read::<Exchange>(None, &mut |_| calls += 1)
+        .expect("it can be read");
+    assert_eq!(calls, 5);
+    let counters = recording.counters().expect("it can be read");
+    assert_eq!(counters.get("jobs.fetches"), Some(&11), "{counters:#?}");
+}

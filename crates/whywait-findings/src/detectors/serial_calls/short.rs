@@ -1,0 +1,159 @@
+//! Calls that are too short for rows of their own: of all together it is known how many there are
+//! and how long they took, and of some of them when they were made.
+//!
+//! All calls of the first moments of each tenth of a second have rows. So these show whether calls
+//! are made for slow requests, and how many at a time. What other requests can have had of the
+//! calls' time is no longer than they took themselves: that is taken off.
+
+use std::collections::BTreeSet;
+
+use whywait_events::{ModuleKind, Sample};
+use whywait_model::requests::TaskWaitKind;
+use whywait_model::{Model, StackText};
+use whywait_words::{count, duration, figure};
+
+use super::Say;
+use crate::facts::Facts;
+use crate::finding::Confidence;
+use crate::numbers::{MIN_REQUESTS, MOST, SERIAL_MIN_CALLS, Share};
+use crate::shared::functions::InCommon;
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
+use crate::shared::replay::Spared;
+use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
+use crate::shared::traffic::{InRequests, Traffic, length, served};
+use crate::shared::workers::OfProcess;
+
+pub(super) fn of_traffic<'t, 'm, 'a>(
+    facts: &Facts<'_>,
+    traffic: &'t Traffic<'m>,
+    rows_of_peer: usize,
+    requests: &[&'a SlowRequest<'a>],
+) -> Option<OfProcess<'t, 'm, Say<'a>>> {
+    let sums = traffic.peer.sums();
+    let least = (requests.len() * *SERIAL_MIN_CALLS) as u64;
+    if requests.len() < *MIN_REQUESTS || sums.count < least {
+        return None;
+    }
+    let windows: Vec<Interval> = requests
+        .iter()
+        .filter_map(|slow| served(&slow.request))
+        .collect();
+    let rows = traffic.calls.len() as u64;
+    let made = InRequests::of(&traffic.intervals(), &windows)?;
+    // Of the peer's calls as many are this process's, and theirs, as of the rows.
+    let part = |of: u64| in_proportion(of, made.calls as u64, rows_of_peer as u64);
+    let (calls, all_ns) = (part(sums.count), part(sums.total_ns));
+    let called_ns = all_ns.saturating_sub(others_ns(facts.model, traffic.tgid, requests));
+    let served_ns = sum(windows.iter().map(|window| length(*window)));
+    let each = in_proportion(calls, called_ns, all_ns) as f64 / requests.len() as f64;
+    if !dominates(called_ns, served_ns) || each < *SERIAL_MIN_CALLS as f64 {
+        return None;
+    }
+    let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
+    let own_ns = |slow: &SlowRequest<'_>| {
+        let own_ns = in_proportion(slow.latency_ns, called_ns, latency_ns);
+        own_ns - (own_ns as f64 / each) as u64
+    };
+    let pairs = requests.iter().map(|slow| (own_ns(slow), slow.latency_ns));
+    let spared = requests.iter().map(|slow| Spared {
+        request: slow.request,
+        ns: own_ns(slow),
+        // Whose thread had when nothing else to do does not show.
+        gone: Vec::new(),
+    });
+    let how = format!(
+        "most of them are too short for rows of their own: {} took {} together, of which at most \
+         {} can be other requests'; the {} that have rows are made while slow requests are under \
+         way, and never more at a time than there are of these",
+        count(calls),
+        duration(all_ns),
+        duration(all_ns - called_ns),
+        count(rows),
+    );
+    Some(OfProcess {
+        traffic,
+        shares: Shares::new(pairs),
+        what: Say {
+            calls: figure(each),
+            all: calls,
+            each_ns: all_ns / calls.max(1),
+            called_ns: called_ns / requests.len() as u64,
+            how,
+            confidence: Confidence::Medium,
+            within: called_in(facts, traffic, requests),
+            spared: spared.collect(),
+        },
+    })
+}
+
+/// How long other requests were under way that can have made calls in this process: those without
+/// a row, wherever they were, and those of its own that are not slow.
+fn others_ns(model: &Model, tgid: u32, slow: &[&SlowRequest<'_>]) -> u64 {
+    let slow: BTreeSet<(u64, u32)> = slow
+        .iter()
+        .map(|slow| (slow.request.socket, slow.request.seq))
+        .collect();
+    let rows_ns = sum(model.requests().filter_map(|request| request.took_ns()));
+    let without_rows_ns = model.time_of_requests_ns().saturating_sub(rows_ns);
+    let own = model.requests().filter(|request| request.tgid == tgid);
+    let others = own.filter(|request| !slow.contains(&(request.socket, request.seq)));
+    let served_ns = others.filter_map(|request| served(&request));
+    without_rows_ns.saturating_add(sum(served_ns.map(length)))
+}
+
+/// The function that makes the calls: in which the tasks of the requests wait for most of the time,
+/// or which has nearly all of what their threads do with sockets in it.
+fn called_in(
+    facts: &Facts<'_>,
+    traffic: &Traffic<'_>,
+    requests: &[&SlowRequest<'_>],
+) -> Option<String> {
+    awaited_in(facts).or_else(|| {
+        let model = facts.model;
+        let threads = traffic.threads();
+        let threads = threads.iter().filter_map(|tid| model.threads.get(tid));
+        let windows = requests.iter().filter_map(|slow| served(&slow.request));
+        let windows = Covered::new(merged(windows.collect()));
+        let under_way =
+            |sample: &&Sample| windows.within((sample.at_ns, sample.at_ns.saturating_add(1))) > 0;
+        let samples = threads.flat_map(|thread| &thread.samples);
+        let on_sockets = samples.filter(|sample| {
+            let stack = model.stacks.get(sample.kernel_stack);
+            stack.is_some_and(is_of_sockets)
+        });
+        let common = InCommon::of(model, on_sockets.filter(under_way))?;
+        Some(common.function.to_owned())
+    })
+}
+
+/// Where looks at tasks show most of them.
+fn awaited_in(facts: &Facts<'_>) -> Option<String> {
+    let waits = facts.task_waits()?;
+    // A client's library may wait in any of these for what another task of it reads.
+    let awaits = |kind| {
+        use TaskWaitKind::{Channel, Condition, Network, Select, Unknown};
+        matches!(kind, Channel | Condition | Network | Select | Unknown)
+    };
+    let rows = waits.rows.iter().filter(|row| awaits(row.kind));
+    let longest = rows.max_by_key(|row| row.ns)?;
+    let most = Share::new(longest.ns, waits.total_ns).is_at_least(*MOST);
+    longest.function.clone().filter(|_| most)
+}
+
+/// Whether the kernel works for a call on a socket (net/socket.c).
+fn is_of_sockets(stack: &StackText) -> bool {
+    let of_sockets = [
+        "sock_",
+        "__sock_",
+        "____sys_send",
+        "____sys_recv",
+        "__sys_send",
+        "__sys_recv",
+    ];
+    stack.labels.iter().any(|label| {
+        label.kind == ModuleKind::Kernel
+            && of_sockets
+                .iter()
+                .any(|begins| label.name.starts_with(begins))
+    })
+}

@@ -1,0 +1,63 @@
+//! Where each version of PHP keeps what is read of it. Printed by `layouts/php`.
+
+use super::PhpLayout;
+
+/// By the number of the interface for modules, which each minor version has one of.
+pub(super) const LAYOUTS: [(u32, PhpLayout); 2] = [
+    (
+        20220829,
+        PhpLayout {
+            current: 488,
+            instruction: 0,
+            function: 24,
+            call_info: 40,
+            previous: 48,
+            kind: 0,
+            name: 8,
+            class: 16,
+            code: 88,
+            code_count: 80,
+            file: 152,
+            first_line: 160,
+            instruction_bytes: 32,
+            line: 24,
+            class_name: 8,
+            string_length: 16,
+            string_bytes: 24,
+            table_items: 16,
+            table_used: 24,
+            item_value: 0,
+            module_version: 4,
+            module_zts: 9,
+            top: 0x20000,
+        },
+    ),
+    (
+        20240924,
+        PhpLayout {
+            current: 488,
+            instruction: 0,
+            function: 24,
+            call_info: 40,
+            previous: 48,
+            kind: 0,
+            name: 8,
+            class: 16,
+            code: 104,
+            code_count: 96,
+            file: 168,
+            first_line: 176,
+            instruction_bytes: 32,
+            line: 24,
+            class_name: 8,
+            string_length: 16,
+            string_bytes: 24,
+            table_items: 16,
+            table_used: 24,
+            item_value: 0,
+            module_version: 4,
+            module_zts: 9,
+            top: 0x20000,
+        },
+    ),
+];

@@ -1,0 +1,9 @@
+//! Memory of a Java virtual machine.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use whywait_stacks::fuzzing;
+
+fuzz_target!(|input: &[u8]| {
+    fuzzing::hotspot(input);
+});

@@ -1,0 +1,3 @@
+module datagrams
+
+go 1.19

@@ -1,0 +1,3 @@
+module fetches
+
+go 1.19

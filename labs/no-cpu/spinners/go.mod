@@ -1,0 +1,3 @@
+module spinners
+
+go 1.19

@@ -1,0 +1,3 @@
+module catalogue
+
+go 1.19

@@ -1,0 +1,103 @@
+// What cannot be read on a page as it is shown: labels that cover each other or are cut, what is
+// wider than the window, and text too pale for its ground. Gives a list of complaints.
+(() => {
+  const found = [];
+  const say = (what, text) => found.push(what + ": " + JSON.stringify(text.trim().slice(0, 60)));
+  const box = (element) => element.getBoundingClientRect();
+  const seen = (element) => element.getClientRects().length > 0;
+
+  // Labels of pictures. A pixel is rounding.
+  for (const svg of document.querySelectorAll("svg")) {
+    if (!seen(svg)) continue;
+    const whole = box(svg);
+    const all = [...svg.querySelectorAll("text")];
+    const texts = all.filter((text) => text.textContent && seen(text));
+    const boxes = texts.map((text) => ({ text, box: box(text) }));
+    for (const { text, box: one } of boxes) {
+      if (one.left < whole.left - 1 || one.right > whole.right + 1 ||
+          one.top < whole.top - 2 || one.bottom > whole.bottom + 2) {
+        say("cut by its picture " + svg.id, text.textContent);
+      }
+      // A label in a box of its own is within it.
+      const group = text.closest("g");
+      const rects = group ? [...group.querySelectorAll(":scope > rect")] : [];
+      const filled = text.getAttribute("class") === null && rects.length === 1;
+      if (filled && one.right > box(rects[0]).right + 2) {
+        say("wider than its box in " + svg.id, text.textContent);
+      }
+    }
+    boxes.sort((a, b) => a.box.top - b.box.top);
+    boxes.forEach(({ text, box: one }, index) => {
+      for (const { text: other, box: two } of boxes.slice(index + 1)) {
+        if (two.top > one.bottom) break;
+        // A line of text is taller than its letters.
+        const tall = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+        const wide = Math.min(one.right, two.right) - Math.max(one.left, two.left);
+        if (tall > 3 && wide > 1) {
+          say("covered in " + svg.id, text.textContent + " | " + other.textContent);
+        }
+      }
+    });
+    // Nor do the boxes of numbers, which are wider than these.
+    const dots = [...svg.querySelectorAll("rect.dot")].map(box);
+    dots.forEach((one, index) => {
+      for (const two of dots.slice(index + 1)) {
+        const tall = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+        const wide = Math.min(one.right, two.right) - Math.max(one.left, two.left);
+        if (tall > 1 && wide > 1) say("numbers covered in " + svg.id, String(index));
+      }
+    });
+    // A dashed line that marks a latency goes through no label.
+    for (const line of svg.querySelectorAll("line.mark")) {
+      const mark = box(line);
+      for (const { text, box: one } of boxes) {
+        const across = mark.left > one.left + 1 && mark.left < one.right - 1;
+        if (across && mark.top < one.bottom - 3 && mark.bottom > one.top + 3) {
+          say("crossed in " + svg.id, text.textContent);
+        }
+      }
+    }
+  }
+
+  // Nothing is wider than the window but what can be scrolled, which shows that it can.
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  if (wide > 1) say("wider than the window", wide + " pixels");
+  for (const picture of document.querySelectorAll(".picture, canvas")) {
+    if (seen(picture) && box(picture).right > innerWidth + 1) say("cut by the window", picture.id);
+  }
+
+  // Contrast of text and ground: WCAG 2, AA. Pictures' own colours have a test in the palette.
+  const channels = (colour) => (colour.match(/[\d.]+/g) || []).map(Number);
+  const luminance = (rgb) => {
+    const [r, g, b] = rgb.slice(0, 3).map((value) => {
+      const part = value / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = channels(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const pale = new Set();
+  const of = (element, colour) => {
+    const both = [luminance(channels(colour)), luminance(ground(element))].sort((a, b) => b - a);
+    const contrast = (both[0] + 0.05) / (both[1] + 0.05);
+    if (contrast < 4.5) pale.add(element.localName + "." + element.getAttribute("class"));
+  };
+  for (const element of document.querySelectorAll("body *:not(script):not(svg *)")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (own && seen(element)) of(element, getComputedStyle(element).color);
+  }
+  for (const text of document.querySelectorAll("svg text.t")) {
+    // What stands in a dot has the dot's ground.
+    if (seen(text) && !text.previousElementSibling?.matches(".dot")) {
+      of(text.closest("svg").parentElement, getComputedStyle(text).fill);
+    }
+  }
+  for (const element of pale) say("too pale", element);
+  return found.slice(0, 20);
+})()
