@@ -57,6 +57,12 @@ pub enum Verdict {
         /// How many percent of the slow requests' time that is.
         percent: u64,
     },
+    /// Most of the slow requests' time is in what notes say: too little for a warning, and not
+    /// nothing.
+    Notes {
+        /// How many percent of the slow requests' time that is.
+        percent: u64,
+    },
     /// Most of the slow requests' time they waited for what another client sent, or for something
     /// else from outside: long polls, chats.
     AwaitsEvents {
@@ -94,6 +100,11 @@ impl Verdict {
     pub fn of_findings(findings: &[Finding]) -> Option<Self> {
         let is_problem = |finding: &Finding| finding.severity > Severity::Note;
         findings.iter().any(is_problem).then_some(Self::Findings)
+    }
+
+    /// Whether the first of the notes says where slow requests' time went.
+    pub fn is_in_notes(self) -> bool {
+        matches!(self, Self::AsEver { .. } | Self::Notes { .. })
     }
 }
 
@@ -173,14 +184,17 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
     if Share::new(left_ns, slow.total_ns).exceeds(*MOST) {
         return slow.cannot_tell();
     }
-    let is_as_ever =
-        |finding: &&Finding| finding.as_ever.is_some() && finding.confidence > Confidence::Low;
-    let as_ever_ns = savings(&is_as_ever);
-    match Share::new(as_ever_ns, slow.total_ns).is_at_least(*MOST) {
-        true => Verdict::AsEver {
-            percent: whole_percent(as_ever_ns.min(slow.total_ns), slow.total_ns),
-        },
-        false => Verdict::NothingWrong,
+    let is_sure = |finding: &&Finding| finding.confidence > Confidence::Low;
+    let has_most = |ns: u64| {
+        let most = Share::new(ns, slow.total_ns).is_at_least(*MOST);
+        most.then(|| whole_percent(ns.min(slow.total_ns), slow.total_ns))
+    };
+    if let Some(percent) = has_most(savings(&|it| is_sure(it) && it.as_ever.is_some())) {
+        return Verdict::AsEver { percent };
+    }
+    match has_most(savings(&is_sure)) {
+        Some(percent) => Verdict::Notes { percent },
+        None => Verdict::NothingWrong,
     }
 }
 

@@ -26,7 +26,8 @@ pub fn markdown(model: &Model, report: &Report) -> String {
             _ => "⚠️",
         },
         Verdict::NothingWrong | Verdict::Operations if complete => "✅",
-        Verdict::AsEver { .. } | Verdict::AwaitsEvents { .. } | Verdict::Run => "ℹ️",
+        Verdict::AwaitsEvents { .. } | Verdict::Run => "ℹ️",
+        verdict if verdict.is_in_notes() => "ℹ️",
         _ => "⚠️",
     };
     page.line(&format!("### {mark} {}", text(&headline.title)));

@@ -62,7 +62,7 @@ fn what_gets_through_in_step_has_a_shape() {
 #[test]
 fn notes_explain_too() {
     let model = serves(10, 25).model();
-    let findings = crate::find(&Facts::of(&model));
+    let mut findings = crate::find(&Facts::of(&model));
     assert!(
         findings
             .iter()
@@ -71,6 +71,14 @@ fn notes_explain_too() {
     assert_eq!(
         verdict(&Facts::of(&model), &findings),
         Verdict::AsEver { percent: 63 }
+    );
+    for finding in &mut findings {
+        finding.as_ever = None;
+    }
+    assert_eq!(
+        verdict(&Facts::of(&model), &findings),
+        Verdict::Notes { percent: 63 },
+        "what could be otherwise is not nothing"
     );
 }
 

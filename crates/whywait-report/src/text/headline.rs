@@ -43,6 +43,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             | Verdict::UnderWay
             | Verdict::Run
             | Verdict::AsEver { .. }
+            | Verdict::Notes { .. }
             | Verdict::AwaitsEvents { .. }
     ) {
         return;
@@ -188,6 +189,17 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             let verdict = format!(
                 "slow, but nothing wrong found: {percent} % of the slow requests' time is in the \
                  first note, and nothing shows that it could be otherwise"
+            );
+            (Style::Strong, verdict)
+        }
+        (Verdict::Notes { percent }, ..) => {
+            let of_latency = |finding: &&Finding| finding.saving.kind == SavingKind::Latency;
+            let notes = match report.findings.iter().filter(of_latency).count() {
+                1 => "the first note",
+                _ => "the notes",
+            };
+            let verdict = format!(
+                "nothing above a note: {percent} % of the slow requests' time is in {notes}"
             );
             (Style::Strong, verdict)
         }

@@ -22,7 +22,7 @@ mod tasks;
 mod waits;
 pub mod words;
 
-use whywait_findings::{Finding, Severity, Verdict};
+use whywait_findings::{Finding, Severity};
 
 pub use page::{Page, Style};
 
@@ -104,7 +104,9 @@ pub fn render(report: &Report, options: TextOptions) -> String {
         // A note is a remark, however much room there is: it is not what the reader came for.
         let detail = match finding.severity {
             // Unless it is why they are slow.
-            Severity::Note if before.is_none() && is_as_ever(report) => FindingDetail::Short,
+            Severity::Note if before.is_none() && report.verdict.is_in_notes() => {
+                FindingDetail::Short
+            }
             Severity::Note if options.verbose => detail.max(FindingDetail::Remark),
             Severity::Note => FindingDetail::Title,
             _ => detail,
@@ -291,11 +293,6 @@ pub fn prose(text: &str, options: TextOptions) -> String {
     }
     flush(&mut page, &mut paragraph, hang);
     page.into_text()
-}
-
-/// Whether requests are slow in what takes as long each time: the first finding says in what.
-fn is_as_ever(report: &Report) -> bool {
-    matches!(report.verdict, Verdict::AsEver { .. })
 }
 
 /// Whether it is something wrong, and not a remark.

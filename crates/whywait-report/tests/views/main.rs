@@ -426,6 +426,10 @@ fn the_first_line_is_the_answer() {
             "slow, but nothing wrong found: 97 % of the slow requests' time is in the first",
         ),
         (
+            reports::notes(),
+            "nothing above a note: 84 % of the slow requests' time is in the notes: 12,345",
+        ),
+        (
             reports::awaits_events(),
             "slow requests waited for something from outside for 97 % of their time, as long polls",
         ),

@@ -410,6 +410,13 @@ pub(crate) fn as_ever() -> Report {
     report
 }
 
+/// A server whose slow requests have no more than notes.
+pub(crate) fn notes() -> Report {
+    let mut report = no_cpu();
+    report.verdict = Verdict::Notes { percent: 84 };
+    report
+}
+
 /// A server of long polls.
 pub(crate) fn awaits_events() -> Report {
     let mut report = no_cpu();

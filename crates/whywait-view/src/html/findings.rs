@@ -74,7 +74,7 @@ fn as_text(report: &Report) -> Markup {
 
 /// Whether the first finding says why requests are slow.
 fn says_why(report: &Report) -> bool {
-    matches!(report.verdict, Verdict::Findings | Verdict::AsEver { .. })
+    report.verdict == Verdict::Findings || report.verdict.is_in_notes()
 }
 
 /// How the page's head looks.
@@ -86,7 +86,8 @@ fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
         {
             "good"
         }
-        (Verdict::AsEver { .. } | Verdict::AwaitsEvents { .. } | Verdict::Run, _) => "info",
+        (Verdict::AwaitsEvents { .. } | Verdict::Run, _) => "info",
+        (verdict, _) if verdict.is_in_notes() => "info",
         // It cannot tell, or not all was seen.
         _ => "unsure",
     }
