@@ -32,7 +32,7 @@ use crate::clock;
 use crate::stacks::{self, Of};
 use flame::Flame;
 use latency::Latencies;
-use svg::{name, whole};
+use svg::{figures, name, whole};
 
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
@@ -87,15 +87,17 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
     html! {
         header {
             p class="brand" { strong { "whywait" } " report" }
-            p class="target" {
+            @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) {
+                p { (when) }
+            }
+            p class={ "target" @if headline.impact.is_some() { " impact" } } {
                 @match &headline.impact {
-                    Some(impact) => (whole(impact)),
+                    Some(impact) => (figures(&whole(impact))),
                     None => {
                         (whole(&sentences::target_on_host(report))) ", watched for "
                         (duration(report.target.duration_ns))
                     }
                 }
-                @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) { ", " (when) }
             }
         }
         main {
@@ -159,10 +161,10 @@ fn coverage(model: &Model, report: &Report) -> Markup {
     html! {
         section id="coverage" {
             h2 { "What this rests on" }
-            p { (sentences::coverage(report)) "." }
+            p { (figures(&sentences::coverage(report))) "." }
             @let lacks = sentences::lacks(report);
             @if !lacks.is_empty() {
-                ul { @for lack in &lacks { li { (name(lack, 800)) } } }
+                ul { @for lack in &lacks { li { (figures(&name(lack, 800))) } } }
             }
             @if !report.looked_at.is_empty() {
                 p { "Looked at " (name(&report.looked_at.join(", "), 2_000)) "." }

@@ -10,7 +10,7 @@ use whywait_report::text::sentences::{self, Frame, Steps};
 use whywait_report::text::words;
 use whywait_words::{counted, duration};
 
-use super::svg::{fits, fitting, inside, label, name, picture, px, time_axis, whole};
+use super::svg::{figures, fits, fitting, inside, label, name, picture, px, time_axis, whole};
 use crate::palette;
 
 /// Room for the names of lanes, in a wide picture: beside them. In a narrow one they are above.
@@ -237,7 +237,7 @@ fn besides(slow: &Slow) -> Markup {
         @if !besides.is_empty() {
             dl class="facts" {
                 @for (name, text) in besides {
-                    div { dt { (name) } dd { (text) } }
+                    div { dt { (name) } dd { (figures(&text)) } }
                 }
             }
         }

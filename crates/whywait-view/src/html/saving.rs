@@ -6,7 +6,7 @@ use whywait_report::Report;
 use whywait_report::text::sentences;
 use whywait_words::percent;
 
-use super::svg::{inside, name, picture_of, px};
+use super::svg::{figures, inside, name, picture_of, px};
 use crate::palette::{COUNT, RUNTIME};
 
 /// Findings that are shown.
@@ -48,8 +48,10 @@ fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
             p {
                 strong { (finding.code.name()) } ": "
                 span class="says" {
-                    (sentences::saving(saving).unwrap_or_default()) ", " (share)
-                    " of all requests' time"
+                    (figures(&format!(
+                        "{}, {share} of all requests' time",
+                        sentences::saving(saving).unwrap_or_default()
+                    )))
                 }
             }
             (picture_of("bar", &id, &format!("{} of the time", name(&share, 20)), |canvas| {

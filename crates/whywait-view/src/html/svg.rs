@@ -59,6 +59,44 @@ pub(crate) fn whole(raw: &str) -> String {
     name(raw, 300)
 }
 
+/// A sentence, in which no line ends between a figure and its unit.
+pub(crate) fn figures(text: &str) -> Markup {
+    const UNITS: [&str; 10] = ["%", "ns", "us", "ms", "s", "min", "h", "KiB", "MiB", "GiB"];
+    let unit = |word: &str| UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+    let mut words = text.split(' ').peekable();
+    let mut parts: Vec<(&str, Option<&str>)> = Vec::new();
+    while let Some(word) = words.next() {
+        let figure = word.ends_with(|c: char| c.is_ascii_digit());
+        parts.push((word, words.next_if(|next| figure && unit(next))));
+    }
+    html! {
+        @for (index, (word, unit)) in parts.iter().enumerate() {
+            @if index > 0 { " " }
+            @match unit {
+                Some(unit) => span class="figure" { (word) " " (unit) },
+                None => (word),
+            }
+        }
+    }
+}
+
+/// A name that may be wrapped where its parts end.
+pub(crate) fn wrapping(text: &str) -> Markup {
+    let ends = |c: char| matches!(c, ':' | '/' | '_' | '.' | '-');
+    let mut parts: Vec<&str> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(ends) {
+        let end = at + rest[at..].find(|c| !ends(c)).unwrap_or(rest.len() - at);
+        let (part, after) = rest.split_at(end);
+        parts.push(part);
+        rest = after;
+    }
+    html! {
+        @for part in parts { (part) wbr; }
+        (rest)
+    }
+}
+
 /// As much of a label as there is room for; empty when that is next to nothing.
 pub(crate) fn fitting(label: &str, width: f64) -> String {
     // Less than that says nothing.
@@ -214,13 +252,21 @@ pub(crate) fn time_axis(x: f64, width: f64, top: f64, bottom: f64, total_ns: u64
     let at = |tick: f64| x + width * tick / total;
     let ticks = ticks(total, most);
     let labels = ticks.iter().map(|tick| {
-        let text = duration(*tick as u64);
+        let text = moment(*tick as u64);
         (at(*tick), wide(&text), text)
     });
     let labels = apart(labels);
     html! {
         @for one in &ticks { (grid(at(*one), top, at(*one), bottom)) }
         @for (at, text) in &labels { (tick(*at, bottom + 14.0, x + width, text)) }
+    }
+}
+
+/// A time since the start of what is shown.
+fn moment(ns: u64) -> String {
+    match ns {
+        0 => "0".to_owned(),
+        ns => duration(ns),
     }
 }
 
@@ -294,6 +340,24 @@ mod tests {
         assert_eq!(fitting("short", 20.0), "");
         let cut = fitting("mmmmmmmm_a_long_one", 100.0);
         assert!(cut.contains('…') && fits(&cut, 100.0), "{cut}");
+    }
+
+    #[test]
+    fn a_figure_keeps_its_unit() {
+        assert_eq!(
+            figures("p99 4.00 s, or 5 % (9 ms) of 3 <b>").into_string(),
+            "p99 <span class=\"figure\">4.00 s,</span> or <span class=\"figure\">5 %</span> \
+             <span class=\"figure\">(9 ms)</span> of 3 &lt;b&gt;"
+        );
+        assert_eq!(figures("").into_string(), "");
+    }
+
+    #[test]
+    fn a_name_is_wrapped_where_its_parts_end() {
+        assert_eq!(
+            wrapping("tokio::render_image (é)").into_string(),
+            "tokio::<wbr>render_<wbr>image (é)"
+        );
     }
 
     #[test]
