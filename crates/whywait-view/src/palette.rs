@@ -1,6 +1,7 @@
 //! Colours of parts. The same on light and dark ground: each stands out from both, and its ink can
 //! be read on it. Names are always beside them: nothing is told by colour alone.
 
+use whywait_model::requests::ReadyUnserved;
 use whywait_report::text::words;
 
 /// A colour, and what to write in on it.
@@ -63,6 +64,20 @@ pub(crate) fn of_part(words: &str) -> Paint {
         "page fault" => FAULT,
         _ => UNKNOWN,
     }
+}
+
+/// Why most of the time unread was: the name of that part of the time.
+pub(crate) fn unread(ready: &ReadyUnserved) -> &'static str {
+    let parts = [
+        (words::WAKING_UP, ready.wakeup),
+        (words::POOL_BUSY, ready.pool_busy),
+        (words::STRANDED, ready.stranded),
+    ];
+    let known = parts
+        .into_iter()
+        .filter(|(_, ns)| ns.is_some_and(|ns| ns > 0));
+    let most = known.max_by_key(|(_, ns)| *ns);
+    most.map_or(words::UNREAD, |(part, _)| part)
 }
 
 /// The colour of a step's state, or of a wait's class.
@@ -143,6 +158,21 @@ mod tests {
         let linear = linear(colour);
         let sum = |row: &[f64; 3]| row.iter().zip(linear).map(|(a, b)| a * b).sum::<f64>();
         lab([0, 1, 2].map(|at| sum(&eyes[at]).clamp(0.0, 1.0)))
+    }
+
+    /// The bar's colour of it, in the path and in the flame graph, too.
+    #[test]
+    fn time_unread_has_the_colour_of_what_most_of_it_was() {
+        let ready = |stranded, pool_busy| ReadyUnserved {
+            stranded,
+            pool_busy,
+            wakeup: Some(1),
+        };
+        let paint = |ready| of_part(unread(&ready));
+        assert_eq!(paint(ready(Some(9), Some(3))), STRANDED);
+        assert_eq!(paint(ready(Some(0), Some(3))), BUSY);
+        assert_eq!(paint(ready(None, None)), WAKEUP);
+        assert_eq!(paint(ReadyUnserved::default()), BUSY);
     }
 
     #[test]

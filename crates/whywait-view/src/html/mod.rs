@@ -29,6 +29,7 @@ use whywait_words::{Charset, count, counted, duration, escape};
 pub use diff::diff;
 
 use crate::clock;
+use crate::palette;
 use crate::stacks::{self, Of};
 use flame::Flame;
 use latency::Latencies;
@@ -82,8 +83,9 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
         true => "exchange",
         false => "request",
     };
-    let flames =
-        [Of::Critical, Of::Cpu, Of::Waits].map(|of| Flame::new(of, &stacks::tree(model, of)));
+    let unread = palette::unread(&report.requests.time.ready_unserved);
+    let flames = [Of::Critical, Of::Cpu, Of::Waits]
+        .map(|of| Flame::new(of, &stacks::tree(model, of), unread));
     html! {
         header {
             p class="brand" { strong { "whywait" } " report" }
@@ -94,8 +96,11 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
                 @match &headline.impact {
                     Some(impact) => (figures(&whole(impact))),
                     None => {
-                        (whole(&sentences::target_on_host(report))) ", watched for "
-                        (duration(report.target.duration_ns))
+                        (figures(&format!(
+                            "{}, watched for {}",
+                            whole(&sentences::target_on_host(report)),
+                            duration(report.target.duration_ns)
+                        )))
                     }
                 }
             }

@@ -59,10 +59,22 @@ pub(crate) fn whole(raw: &str) -> String {
     name(raw, 300)
 }
 
-/// A sentence, in which no line ends between a figure and its unit.
+/// A sentence, in which no line ends between a figure and its unit, or within an option.
 pub(crate) fn figures(text: &str) -> Markup {
+    figures_and(text, |word| html! { (word) })
+}
+
+/// The same of a sentence whose names may be wrapped where their parts end.
+pub(crate) fn wrapping(text: &str) -> Markup {
+    figures_and(text, parted)
+}
+
+fn figures_and(text: &str, other: impl Fn(&str) -> Markup) -> Markup {
     const UNITS: [&str; 10] = ["%", "ns", "us", "ms", "s", "min", "h", "KiB", "MiB", "GiB"];
+    // Of a narrow window's line.
+    const LONGEST: usize = 30;
     let unit = |word: &str| UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+    let is_option = |word: &str| word.starts_with("--") && word.len() <= LONGEST;
     let mut words = text.split(' ').peekable();
     let mut parts: Vec<(&str, Option<&str>)> = Vec::new();
     while let Some(word) = words.next() {
@@ -74,15 +86,16 @@ pub(crate) fn figures(text: &str) -> Markup {
             @if index > 0 { " " }
             @match unit {
                 Some(unit) => span class="figure" { (word) " " (unit) },
-                None => (word),
+                None if is_option(word) => span class="figure" { (word) },
+                None => (other(word)),
             }
         }
     }
 }
 
 /// A name that may be wrapped where its parts end.
-pub(crate) fn wrapping(text: &str) -> Markup {
-    let ends = |c: char| matches!(c, ':' | '/' | '_' | '.' | '-');
+fn parted(text: &str) -> Markup {
+    let ends = |c: char| matches!(c, ':' | '/');
     let mut parts: Vec<&str> = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(ends) {
@@ -229,6 +242,15 @@ pub(crate) fn swatch(paint: Paint) -> Markup {
     }
 }
 
+/// What colours mean, below a picture.
+pub(crate) fn legend<'a>(entries: impl IntoIterator<Item = (Paint, &'a str)>) -> Markup {
+    html! {
+        p class="legend" {
+            @for (paint, text) in entries { span { (swatch(paint)) (text) } " " }
+        }
+    }
+}
+
 /// Round values from 0 to `max`, at most so many.
 pub(crate) fn ticks(max: f64, most: usize) -> Vec<f64> {
     if !(max.is_finite() && max > 0.0) {
@@ -345,9 +367,10 @@ mod tests {
     #[test]
     fn a_figure_keeps_its_unit() {
         assert_eq!(
-            figures("p99 4.00 s, or 5 % (9 ms) of 3 <b>").into_string(),
+            figures("p99 4.00 s, or 5 % (9 ms) of 3 <b> --cfg").into_string(),
             "p99 <span class=\"figure\">4.00 s,</span> or <span class=\"figure\">5 %</span> \
-             <span class=\"figure\">(9 ms)</span> of 3 &lt;b&gt;"
+             <span class=\"figure\">(9 ms)</span> of 3 &lt;b&gt; \
+             <span class=\"figure\">--cfg</span>"
         );
         assert_eq!(figures("").into_string(), "");
     }
@@ -356,7 +379,7 @@ mod tests {
     fn a_name_is_wrapped_where_its_parts_end() {
         assert_eq!(
             wrapping("tokio::render_image (é)").into_string(),
-            "tokio::<wbr>render_<wbr>image (é)"
+            "tokio::<wbr>render_image (é)"
         );
     }
 
