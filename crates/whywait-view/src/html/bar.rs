@@ -213,7 +213,7 @@ fn legend(first: &Bar, bars: &[Bar]) -> Markup {
                             @for bar in bars {
                                 @let ns = bar.ns_of(part);
                                 td class="n" { (percent(ns, bar.total_ns)) }
-                                td class="n" { (duration(ns)) }
+                                td class="n" { @if ns > 0 { (duration(ns)) } @else { "0" } }
                             }
                         }
                     }

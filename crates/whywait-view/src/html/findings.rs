@@ -156,7 +156,9 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 summary {
                     "What " (finding.code.name()) " means, how it is measured, and how to fix it"
                 }
-                (prose(&finding.code.explain()))
+                @let explained = finding.code.explain();
+                // Its heading is what the summary says.
+                (prose(explained.split_once('\n').map_or("", |(_, text)| text)))
             }
         }
     }
