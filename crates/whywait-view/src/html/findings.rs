@@ -27,7 +27,7 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
             }
             // A finding's title may begin with a name, which stays as it is.
             h1 class=[(report.verdict != Verdict::Findings).then_some("plain")] {
-                (figures(&whole(&headline.title)))
+                (wrapping(&whole(&headline.title)))
             }
             @for note in &headline.notes {
                 p class="note" { (figures(&name(note, 800))) }
@@ -120,7 +120,7 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
         details class="finding" open[open] {
             summary {
                 span class="number" { (number) "." } " " (badge(finding)) " "
-                @if !open { (figures(&whole(&finding.title))) } @else { "why, where, and what to do" }
+                @if !open { (wrapping(&whole(&finding.title))) } @else { "why, where, and what to do" }
             }
             p class="place" { (whole(&sentences::place(report, finding))) }
             @if !finding.evidence.is_empty() {
@@ -150,7 +150,9 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
                 @if let Some(saving) = sentences::saving(&finding.saving) {
                     strong { (figures(&capitalised(&saving))) } "; "
                 }
-                "confidence: " (sentences::confidence(finding.confidence)) "."
+                span class="figure" {
+                    "confidence: " (sentences::confidence(finding.confidence)) "."
+                }
             }
             details class="explain" {
                 summary {

@@ -122,12 +122,16 @@ impl Heat {
         for one in &self.slow {
             let at = one.at_ns as f64 / self.duration_ns as f64;
             let column = ((at * columns as f64) as usize).min(columns - 1);
-            let row = ((self.scale.at(one.ns) * ROWS as f64) as usize).min(ROWS - 1);
-            let cell = cells.entry((column, row)).or_default();
+            let cell = cells.entry((column, self.row(one.ns))).or_default();
             cell.count += 1;
             cell.marked += u64::from(one.marked);
         }
         cells
+    }
+
+    /// In which row a latency is, from the bottom.
+    fn row(&self, ns: u64) -> usize {
+        ((self.scale.at(ns) * ROWS as f64) as usize).min(ROWS - 1)
     }
 
     /// The colour of a cell: the finding's, where most in it are.
@@ -448,10 +452,10 @@ fn heat_map(heat: &Heat) -> Markup {
             }
             // From each number down to its cell.
             @for (at_ns, ns) in &heat.slowest {
-                @let top = y_of(*ns).min(bottom - CELL);
+                @let top = bottom - CELL * (heat.row(*ns) + 1) as f64;
                 @if top > NUMBERS + 1.0 {
-                    line class="lane" x1=(px(x(*at_ns))) x2=(px(x(*at_ns))) y1="17" y2=(px(top))
-                        stroke="#d9dde3" {}
+                    line class="lead" x1=(px(x(*at_ns))) x2=(px(x(*at_ns))) y1="17" y2=(px(top))
+                        stroke="#4a5260" {}
                 }
             }
             @for Numbers { x, y, text } in numbered(heat, x, canvas.width) {

@@ -246,7 +246,7 @@ pub(crate) fn swatch(paint: Paint) -> Markup {
 pub(crate) fn legend<'a>(entries: impl IntoIterator<Item = (Paint, &'a str)>) -> Markup {
     html! {
         p class="legend" {
-            @for (paint, text) in entries { span { (swatch(paint)) (text) } " " }
+            @for (paint, text) in entries { span { (swatch(paint)) (figures(text)) } " " }
         }
     }
 }
