@@ -44,6 +44,10 @@ pub(crate) const ROLE: Paint = mid("#a9b4c2");
 pub(crate) const HOLDER: Paint = mid("#e3b5d3");
 /// The side before a change.
 pub(crate) const BEFORE: Paint = mid("#8a94a3");
+/// What is a finding's, by its severity, as in the verdict: no colour of a part, and no amber.
+pub(crate) const OF_ERROR: Paint = dark("#cc1a4d");
+pub(crate) const OF_WARNING: Paint = dark("#c2500f");
+pub(crate) const OF_NOTE: Paint = dark("#697280");
 /// What is counted where kinds do not matter.
 pub(crate) const COUNT: Paint = dark("#0f6cb0");
 
@@ -195,11 +199,14 @@ mod tests {
         UNKNOWN,
     ];
 
+    const SEVERITIES: [Paint; 3] = [OF_ERROR, OF_WARNING, OF_NOTE];
+
     #[test]
     fn what_is_written_on_a_colour_can_be_read() {
         for paint in PARTS
             .into_iter()
             .chain([APP, RUNTIME, KERNEL, ROLE, HOLDER, BEFORE, COUNT])
+            .chain(SEVERITIES)
         {
             assert!(contrast(paint.fill, paint.ink) >= 4.5, "{paint:?}");
         }
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn parts_stand_out_from_both_grounds() {
-        for paint in PARTS {
+        for paint in PARTS.into_iter().chain(SEVERITIES) {
             for ground in ["#ffffff", "#14171c"] {
                 assert!(contrast(paint.fill, ground) >= 3.0, "{paint:?} on {ground}");
             }

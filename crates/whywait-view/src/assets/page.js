@@ -166,7 +166,8 @@
       const share = percent(ns / total);
       const most = each ? ", at most " + duration(each * part) + " on each" : "";
       says.textContent = "a fix saves at most " + duration(ns) + " over " +
-        Number(requests).toLocaleString("en") + (requests === "1" ? " request" : " requests") + most + ", " + share +
+        Number(requests).toLocaleString("en") + (requests === "1" ? " request" : " requests") +
+        most + ", " + share +
         " of all requests' time";
     });
   }

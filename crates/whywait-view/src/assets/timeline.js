@@ -29,14 +29,14 @@
   const duration = (us) => {
     if (us >= 120e6) {
       const s = Math.round(us / 1e6);
-      return Math.floor(s / 60) + " min " + (s % 60) + " s";
+      return Math.floor(s / 60) + "\u00a0min " + (s % 60) + "\u00a0s";
     }
     for (const [unit, name] of [[1e6, "s"], [1e3, "ms"]]) {
       if (us >= unit) {
         const value = us / unit;
         const text = value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
         // One that is exact has no zeros behind it, as in the page's own figures.
-        return (Number(text) === value ? value : text) + " " + name;
+        return (Number(text) === value ? value : text) + "\u00a0" + name;
       }
     }
     return us > 0 ? Math.round(us) + " us" : "0 ns";
@@ -104,7 +104,7 @@
   const choose = (index) => {
     at = index;
     const one = requests[at];
-    const said = one.time.map(([part, of]) => Math.round(of / 10) + " % " + parts[part][0]);
+    const said = one.time.map(([part, of]) => Math.round(of / 10) + "\u00a0% " + parts[part][0]);
     chosen.textContent = duration(one.took) + ", " + duration(one.at) + " into the recording: " +
       said.join("; ") + (one.finding ? "; of finding no. " + one.finding : "") +
       ". Step by step: whywait report RECORDING --request " + one.id;

@@ -120,7 +120,11 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
         details class="finding" open[open] {
             summary {
                 span class="number" { (number) "." } " " (badge(finding)) " "
-                @if !open { (wrapping(&whole(&finding.title))) } @else { "why, where, and what to do" }
+                @if open {
+                    "why, where, and what to do"
+                } @else {
+                    (wrapping(&whole(&finding.title)))
+                }
             }
             p class="place" { (whole(&sentences::place(report, finding))) }
             @if !finding.evidence.is_empty() {

@@ -195,11 +195,7 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
                              shows it:"
                         }
                     }
-                    @let titles: Vec<(Paint, String)> = heat
-                        .marks
-                        .iter()
-                        .map(|one| (one.paint, format!("no. {}, {}", one.number, whole(&one.title))))
-                        .collect();
+                    @let titles = marked(heat);
                     @if !titles.is_empty() {
                         (legend(titles.iter().map(|(paint, title)| (*paint, title.as_str()))))
                     }
@@ -207,6 +203,13 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
             }
         }
     }
+}
+
+/// What the lanes below the cells are.
+fn marked(heat: &Heat) -> Vec<(Paint, String)> {
+    let title = |one: &Marks| format!("no. {}, {}", one.number, whole(&one.title));
+    let marks = heat.marks.iter();
+    marks.map(|one| (one.paint, title(one))).collect()
 }
 
 /// A line at a latency: where it is, its name and figure.

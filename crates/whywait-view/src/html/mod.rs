@@ -175,7 +175,7 @@ fn coverage(model: &Model, report: &Report) -> Markup {
                 p { "Looked at " (name(&report.looked_at.join(", "), 2_000)) "." }
             }
             @for note in &report.notes {
-                p class="note" { "Note: " (name(note, 800)) }
+                p class="note" { "Note: " (figures(&name(note, 800))) }
             }
             dl class="facts" {
                 @for (what, text) in rows {

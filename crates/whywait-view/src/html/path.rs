@@ -336,7 +336,9 @@ fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
                     @if !lanes.is_covered(one) {
                         @let texts = [one.text.as_str(), part, words::name_of(&one.state)];
                         @let text = texts.into_iter().find(|text| fits(text, end - x));
-                        (inside(x, middle(one.lane) + 4.0, end - x, paint, text.unwrap_or_default()))
+                        @if let Some(text) = text {
+                            (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
+                        }
                     }
                 }
             }
