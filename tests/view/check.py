@@ -208,6 +208,9 @@ def check_scripts(checks, page, what):
     out = page.value("document.querySelectorAll('#flame-critical g.out').length")
     checks.hold(f"{what}: Escape shows all", out == 0, str(out))
     check_timeline(checks, page, what)
+    for part in ("#slowest .request", "#timeline", "#flames .graph"):
+        legend = page.value(f"document.querySelector('{part} .legend').innerText")
+        checks.hold(f"{what}: colours of {part} have names", legend.strip(), legend)
     said = page.value("document.querySelector('details.text pre').textContent")
     checks.hold(f"{what}: the text is there to copy", "coverage: " in said, said[:200])
     if page.value("document.querySelector('.saving') !== null"):
@@ -220,6 +223,17 @@ def check_scripts(checks, page, what):
         )
         said = page.value("document.querySelector('.slider output').textContent")
         checks.hold(f"{what}: the slider says", said == "50 %", said)
+        said = page.value(
+            """(() => {
+              const saving = document.querySelector('.saving');
+              const slider = saving.querySelector('.slider input');
+              const before = saving.querySelector('svg').textContent;
+              slider.value = 100;
+              slider.dispatchEvent(new Event('input'));
+              return [before, saving.querySelector('svg').textContent];
+            })()"""
+        )
+        checks.hold(f"{what}: the bar says how much again", said[0] in said[1], str(said))
 
 
 def check_timeline(checks, page, what):

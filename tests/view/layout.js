@@ -47,6 +47,13 @@
         if (tall > 1 && wide > 1) say("numbers covered in " + svg.id, String(index));
       }
     });
+    // They hide no cell of a map.
+    const cells = [...svg.querySelectorAll("rect[fill-opacity]:not(.dot)")].map(box);
+    for (const one of dots) {
+      const hides = (cell) => Math.min(one.bottom, cell.bottom) - Math.max(one.top, cell.top) > 1 &&
+        Math.min(one.right, cell.right) - Math.max(one.left, cell.left) > 1;
+      if (cells.some(hides)) say("a number hides a cell in", svg.id);
+    }
     // A dashed line that marks a latency goes through no label.
     for (const line of svg.querySelectorAll("line.mark")) {
       const mark = box(line);
@@ -64,6 +71,24 @@
   if (wide > 1) say("wider than the window", wide + " pixels");
   for (const picture of document.querySelectorAll(".picture, canvas")) {
     if (seen(picture) && box(picture).right > innerWidth + 1) say("cut by the window", picture.id);
+  }
+
+  // Nor is the table cut that is the bar's legend.
+  for (const table of document.querySelectorAll("table.figures")) {
+    if (seen(table) && box(table).right > box(table.parentElement).right + 1) {
+      say("cut", table.textContent);
+    }
+  }
+  // The chain of causes is one row, or one below the other.
+  for (const chain of document.querySelectorAll(".chain")) {
+    const links = [...chain.children].map(box);
+    const spread = (side) => new Set(links.map((link) => Math.round(link[side]))).size > 1;
+    if (spread("left") && spread("top")) say("the chain is broken", chain.textContent);
+  }
+  // No line ends between a figure and its unit.
+  for (const figure of document.querySelectorAll(".figure")) {
+    const lines = new Set([...figure.getClientRects()].map((line) => Math.round(line.bottom)));
+    if (lines.size > 1 && !figure.querySelector("svg")) say("torn apart", figure.textContent);
   }
 
   // Contrast of text and ground: WCAG 2, AA. Pictures' own colours have a test in the palette.

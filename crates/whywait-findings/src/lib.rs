@@ -24,7 +24,7 @@ pub use finding::{
     Cause, Claim, Confidence, Evidence, Finding, RequestName, SameWaits, Saving, SavingKind,
     Severity, Spells,
 };
-pub use ranking::Explained;
+pub use ranking::{Explained, is_of_requests};
 pub use verdict::{Dominant, Shape, Verdict, verdict};
 
 /// Runs all detectors. Findings are ranked: the most severe first, among those the one with the
@@ -36,7 +36,7 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = ranking::ranked(found.collect(), facts.model.time_of_requests_ns());
     for finding in findings
         .iter_mut()
-        .filter(|finding| ranking::is_of_requests(finding))
+        .filter(|finding| is_of_requests(finding))
     {
         let saving = &mut finding.saving;
         if saving.kind == SavingKind::Latency && !saving.each_at_most_ns.is_empty() {

@@ -136,7 +136,7 @@ fn has_most_of_each(finding: &Finding, other: &Finding) -> bool {
 /// Whether what it saves is part of what requests take: not what clients wait before a request
 /// comes or after its answer was sent, nor that of requests without an answer, or of a ring's
 /// operations.
-pub(crate) fn is_of_requests(finding: &Finding) -> bool {
+pub fn is_of_requests(finding: &Finding) -> bool {
     let others = [
         &accept_overflow::DECLARATION,
         &accept_stalled::DECLARATION,

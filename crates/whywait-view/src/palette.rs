@@ -1,6 +1,7 @@
 //! Colours of parts. The same on light and dark ground: each stands out from both, and its ink can
 //! be read on it. Names are always beside them: nothing is told by colour alone.
 
+use whywait_model::requests::ReadyUnserved;
 use whywait_report::text::words;
 
 /// A colour, and what to write in on it.
@@ -43,6 +44,10 @@ pub(crate) const ROLE: Paint = mid("#a9b4c2");
 pub(crate) const HOLDER: Paint = mid("#e3b5d3");
 /// The side before a change.
 pub(crate) const BEFORE: Paint = mid("#8a94a3");
+/// What is a finding's, by its severity, as in the verdict: no colour of a part, and no amber.
+pub(crate) const OF_ERROR: Paint = dark("#cc1a4d");
+pub(crate) const OF_WARNING: Paint = dark("#c2500f");
+pub(crate) const OF_NOTE: Paint = dark("#697280");
 /// What is counted where kinds do not matter.
 pub(crate) const COUNT: Paint = dark("#0f6cb0");
 
@@ -63,6 +68,20 @@ pub(crate) fn of_part(words: &str) -> Paint {
         "page fault" => FAULT,
         _ => UNKNOWN,
     }
+}
+
+/// Why most of the time unread was: the name of that part of the time.
+pub(crate) fn unread(ready: &ReadyUnserved) -> &'static str {
+    let parts = [
+        (words::WAKING_UP, ready.wakeup),
+        (words::POOL_BUSY, ready.pool_busy),
+        (words::STRANDED, ready.stranded),
+    ];
+    let known = parts
+        .into_iter()
+        .filter(|(_, ns)| ns.is_some_and(|ns| ns > 0));
+    let most = known.max_by_key(|(_, ns)| *ns);
+    most.map_or(words::UNREAD, |(part, _)| part)
 }
 
 /// The colour of a step's state, or of a wait's class.
@@ -145,6 +164,21 @@ mod tests {
         lab([0, 1, 2].map(|at| sum(&eyes[at]).clamp(0.0, 1.0)))
     }
 
+    /// The bar's colour of it, in the path and in the flame graph, too.
+    #[test]
+    fn time_unread_has_the_colour_of_what_most_of_it_was() {
+        let ready = |stranded, pool_busy| ReadyUnserved {
+            stranded,
+            pool_busy,
+            wakeup: Some(1),
+        };
+        let paint = |ready| of_part(unread(&ready));
+        assert_eq!(paint(ready(Some(9), Some(3))), STRANDED);
+        assert_eq!(paint(ready(Some(0), Some(3))), BUSY);
+        assert_eq!(paint(ready(None, None)), WAKEUP);
+        assert_eq!(paint(ReadyUnserved::default()), BUSY);
+    }
+
     #[test]
     fn parts_can_be_told_apart_also_by_the_colour_blind() {
         // A difference of 2 is just seen side by side; apart from each other it takes some 10.
@@ -165,11 +199,14 @@ mod tests {
         UNKNOWN,
     ];
 
+    const SEVERITIES: [Paint; 3] = [OF_ERROR, OF_WARNING, OF_NOTE];
+
     #[test]
     fn what_is_written_on_a_colour_can_be_read() {
         for paint in PARTS
             .into_iter()
             .chain([APP, RUNTIME, KERNEL, ROLE, HOLDER, BEFORE, COUNT])
+            .chain(SEVERITIES)
         {
             assert!(contrast(paint.fill, paint.ink) >= 4.5, "{paint:?}");
         }
@@ -177,7 +214,7 @@ mod tests {
 
     #[test]
     fn parts_stand_out_from_both_grounds() {
-        for paint in PARTS {
+        for paint in PARTS.into_iter().chain(SEVERITIES) {
             for ground in ["#ffffff", "#14171c"] {
                 assert!(contrast(paint.fill, ground) >= 3.0, "{paint:?} on {ground}");
             }

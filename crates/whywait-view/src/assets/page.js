@@ -3,6 +3,7 @@
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const SVG = "http://www.w3.org/2000/svg";
   const LEAST = 8;
+  const HELP = "Point at a box to see its time; click to zoom in, press Escape to zoom out.";
   // How wide a text is at most, as the page's own pictures reckon.
   const letter = (c) => {
     if (/[ijl.,:;'|! ()[\]{}ftr/]/.test(c)) return 4.9;
@@ -75,7 +76,7 @@
       }
     };
     const show = (box) => {
-      info.textContent = box ? box.name + " \u2014 " + box.what : "";
+      info.textContent = box ? box.name + " \u2014 " + box.what : HELP;
     };
     const go = (box) => {
       if (!box) return;
@@ -94,6 +95,7 @@
       ArrowLeft: () => row(at.y).filter((box) => box.x < at.x).pop(),
     };
 
+    show(null);
     svg.setAttribute("tabindex", "0");
     svg.addEventListener("click", (event) => {
       const box = of.get(event.target.closest("g.b"));
@@ -145,7 +147,7 @@
     const says = saving.querySelector(".says");
     const whole = says.textContent;
     const rects = all("rect.saved", saving);
-    const texts = all("svg text", saving);
+    const texts = all("svg text", saving).map((text) => [text, text.textContent]);
     const slider = saving.querySelector(".slider");
     slider.hidden = false;
     slider.querySelector("input").addEventListener("input", (event) => {
@@ -156,7 +158,7 @@
         const width = rect.ownerSVGElement.viewBox.baseVal.width;
         rect.setAttribute("width", ((width * ns) / total).toFixed(2));
       }
-      for (const text of texts) text.textContent = "";
+      for (const [text, said] of texts) text.textContent = part === 1 ? said : "";
       if (part === 1) {
         says.textContent = whole;
         return;
@@ -164,7 +166,8 @@
       const share = percent(ns / total);
       const most = each ? ", at most " + duration(each * part) + " on each" : "";
       says.textContent = "a fix saves at most " + duration(ns) + " over " +
-        Number(requests).toLocaleString("en") + " requests" + most + ", " + share +
+        Number(requests).toLocaleString("en") + (requests === "1" ? " request" : " requests") +
+        most + ", " + share +
         " of all requests' time";
     });
   }

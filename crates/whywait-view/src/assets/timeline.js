@@ -13,7 +13,8 @@
     const time = shares ? shares.split(",").map((one) => one.split(":").map(Number)) : [];
     return { at: +at, took: Math.max(+took, 1), id, time, finding };
   });
-  const HEIGHT = 240, LEFT = 64, TOP = 10, BOTTOM = 22, RADIUS = 3.5, NEAR = 14;
+  const HEIGHT = 240, LEFT = 64, TOP = 10, BOTTOM = 22, NEAR = 14;
+  const RADIUS = requests.length > 300 ? 3.5 : 5;
   const logs = requests.map((one) => Math.log10(one.took));
   let low = Infinity, high = -Infinity;
   for (const log of logs) {
@@ -28,14 +29,14 @@
   const duration = (us) => {
     if (us >= 120e6) {
       const s = Math.round(us / 1e6);
-      return Math.floor(s / 60) + " min " + (s % 60) + " s";
+      return Math.floor(s / 60) + "\u00a0min " + (s % 60) + "\u00a0s";
     }
     for (const [unit, name] of [[1e6, "s"], [1e3, "ms"]]) {
       if (us >= unit) {
         const value = us / unit;
         const text = value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
         // One that is exact has no zeros behind it, as in the page's own figures.
-        return (Number(text) === value ? value : text) + " " + name;
+        return (Number(text) === value ? value : text) + "\u00a0" + name;
       }
     }
     return us > 0 ? Math.round(us) + " us" : "0 ns";
@@ -66,11 +67,11 @@
         pen.fillRect(LEFT, last, width - LEFT, 1);
         pen.fillStyle = soft;
         pen.textAlign = "end";
-        pen.fillText(duration(10 ** log), LEFT - 8, last);
+        pen.fillText(duration(times * 10 ** power), LEFT - 8, last);
       }
     }
     // The scale of time.
-    const most = Math.max(2, Math.floor((width - LEFT) / 110));
+    const most = Math.max(3, Math.floor((width - LEFT) / 90));
     const ten = 10 ** Math.floor(Math.log10((to - from) / most));
     const step = [1, 2, 5, 10].map((n) => n * ten).find((n) => (to - from) / n <= most);
     pen.textAlign = "center";
@@ -78,10 +79,11 @@
       pen.fillStyle = line;
       pen.fillRect(x(tick), TOP, 1, HEIGHT - TOP - BOTTOM);
       pen.fillStyle = soft;
-      const half = pen.measureText(duration(tick)).width / 2;
-      pen.fillText(duration(tick), Math.min(x(tick), width - half), HEIGHT - 8);
+      const text = tick === 0 ? "0" : duration(tick);
+      const half = pen.measureText(text).width / 2;
+      pen.fillText(text, Math.min(x(tick), width - half), HEIGHT - 8);
     }
-    pen.globalAlpha = 0.7;
+    pen.globalAlpha = requests.length > 300 ? 0.7 : 0.9;
     requests.forEach((one, index) => {
       if (one.at < from || one.at > to) return;
       pen.fillStyle = colour(one);
@@ -102,7 +104,7 @@
   const choose = (index) => {
     at = index;
     const one = requests[at];
-    const said = one.time.map(([part, of]) => Math.round(of / 10) + " % " + parts[part][0]);
+    const said = one.time.map(([part, of]) => Math.round(of / 10) + "\u00a0% " + parts[part][0]);
     chosen.textContent = duration(one.took) + ", " + duration(one.at) + " into the recording: " +
       said.join("; ") + (one.finding ? "; of finding no. " + one.finding : "") +
       ". Step by step: whywait report RECORDING --request " + one.id;

@@ -8,7 +8,7 @@ use whywait_report::text::{sentences, words};
 use whywait_words::{count, counted, duration, percent};
 
 use super::ranges;
-use super::svg::{Canvas, fits, inside, picture, px, swatch};
+use super::svg::{Canvas, figures, fits, inside, picture, px, swatch};
 use crate::palette;
 
 /// A bar: how the time of some requests splits.
@@ -159,7 +159,7 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
                 (ranges::late(report))
                 dl class="facts" {
                     @for (name, text) in sentences::facts(report) {
-                        div { dt { (name) } dd { (text) } }
+                        div { dt { (name) } dd { (figures(&text)) } }
                     }
                 }
             }
@@ -213,7 +213,7 @@ fn legend(first: &Bar, bars: &[Bar]) -> Markup {
                             @for bar in bars {
                                 @let ns = bar.ns_of(part);
                                 td class="n" { (percent(ns, bar.total_ns)) }
-                                td class="n" { (duration(ns)) }
+                                td class="n" { @if ns > 0 { (duration(ns)) } @else { "0" } }
                             }
                         }
                     }

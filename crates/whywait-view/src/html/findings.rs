@@ -9,7 +9,7 @@ use whywait_words::capitalised;
 
 use super::path;
 use super::prose::prose;
-use super::svg::{name, whole};
+use super::svg::{figures, name, whole, wrapping};
 
 /// Findings beyond these are listed by their titles alone.
 const DETAILED: usize = 10;
@@ -25,9 +25,12 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
                     None => "verdict",
                 }
             }
-            h1 { (whole(&headline.title)) }
+            // A finding's title may begin with a name, which stays as it is.
+            h1 class=[(report.verdict != Verdict::Findings).then_some("plain")] {
+                (wrapping(&whole(&headline.title)))
+            }
             @for note in &headline.notes {
-                p class="note" { (name(note, 800)) }
+                p class="note" { (figures(&name(note, 800))) }
             }
             @if let Some(finding) = findings.first().filter(|_| says_why(report)) {
                 (picture(&sentences::chain(finding)))
@@ -49,12 +52,16 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
 
 /// How requests come to wait: one box for each link, which follow each other.
 fn picture(chain: &[String]) -> Markup {
+    // A link of more letters has more room.
+    const LONG: usize = 32;
     let words = ["who waits", "for what", "who has it", "what that one does"];
     html! {
         @if !chain.is_empty() {
             ol class="chain" aria-label="How requests come to wait" {
                 @for (link, word) in chain.iter().zip(words) {
-                    li { span class="hint" { (word) } " " strong { (whole(link)) } }
+                    li class=[(link.chars().count() > LONG).then_some("long")] {
+                        span class="hint" { (word) } " " strong { (wrapping(&whole(link))) }
+                    }
                 }
             }
         }
@@ -114,42 +121,51 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
         details class="finding" open[open] {
             summary {
                 span class="number" { (number) "." } " " (badge(finding)) " "
-                @if !open { (whole(&finding.title)) } @else { "why, where, and what to do" }
+                @if open {
+                    "why, where, and what to do"
+                } @else {
+                    (wrapping(&whole(&finding.title)))
+                }
             }
             p class="place" { (whole(&sentences::place(report, finding))) }
             @if !finding.evidence.is_empty() {
                 ul {
                     @for evidence in &finding.evidence {
-                        li { (name(&evidence.text, 800)) }
+                        li { (figures(&name(&evidence.text, 800))) }
                     }
                 }
             }
             @if !finding.same_waits.is_empty() {
                 ul {
                     @for same in &finding.same_waits {
-                        li { (name(&sentences::same_waits(same), 800)) }
+                        li { (figures(&name(&sentences::same_waits(same), 800))) }
                     }
                 }
             }
             @if let Some(cause) = &finding.cause {
                 p {
                     strong { "Cause: " }
-                    "thread " (name(&cause.thread, 40)) " (" (cause.tid) ") " (whole(&cause.doing))
+                    "thread " (name(&cause.thread, 40)) " (" (cause.tid) ") "
+                    (figures(&whole(&cause.doing)))
                 }
                 (path::frames(&sentences::folded(&cause.stack, &cause.own)))
             }
-            p class="fix" { strong { "What to do: " } (name(&finding.fix, 800)) }
+            p class="fix" { strong { "What to do: " } (figures(&name(&finding.fix, 800))) }
             p {
                 @if let Some(saving) = sentences::saving(&finding.saving) {
-                    strong { (capitalised(&saving)) } "; "
+                    strong { (figures(&capitalised(&saving))) } "; "
                 }
-                "confidence: " (sentences::confidence(finding.confidence)) "."
+                span class="figure" {
+                    "confidence: " (sentences::confidence(finding.confidence)) "."
+                }
             }
             details class="explain" {
                 summary {
                     "What " (finding.code.name()) " means, how it is measured, and how to fix it"
                 }
-                (prose(&finding.code.explain()))
+                @let explained = finding.code.explain();
+                // Its heading is what the summary says.
+                (prose(explained.split_once('\n').map_or("", |(_, text)| text)))
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Flame graphs, drawn from the caller down to the callee.
 
 use maud::{Markup, html};
+use whywait_report::text::words;
 use whywait_words::{duration, percent};
 
-use super::svg::{fitting, picture_of, px, whole};
+use super::svg::{Canvas, figures, fitting, legend, picture_of, px, whole};
 use crate::palette::{self, Paint};
 use crate::stacks::{FrameKind, Of, Tree};
 
@@ -14,6 +15,10 @@ const MIN_WIDTH: f64 = 0.7;
 const MAX_TILES: usize = 2_500;
 /// Deeper functions are left out: a graph is no taller than a window, as a rule.
 const MAX_DEPTH: usize = 32;
+/// Below so many rows what takes less than this part of the time is left out, too: a few of its
+/// boxes would make a graph that is tall and empty.
+const ALL_SEEN: usize = 10;
+const MIN_DEEP: f64 = 0.02;
 /// Stacks that the table lists.
 const LISTED: usize = 15;
 
@@ -24,6 +29,8 @@ pub(crate) struct Flame {
     tree: Tree,
     total_ns: u64,
     hottest: Vec<Hottest>,
+    /// Why requests were unread for most of the time that they were.
+    unread: &'static str,
 }
 
 struct Tile {
@@ -33,6 +40,7 @@ struct Tile {
     depth: usize,
     ns: u64,
     name: String,
+    kind: FrameKind,
     paint: Paint,
 }
 
@@ -44,18 +52,19 @@ struct Hottest {
 }
 
 impl Flame {
-    pub(crate) fn new(of: Of, tree: &Tree) -> Self {
+    pub(crate) fn new(of: Of, tree: &Tree, unread: &'static str) -> Self {
         Self {
             of,
             tree: tree.of_the_program(),
             total_ns: tree.total_ns(),
             hottest: hottest(tree),
+            unread,
         }
     }
 
     /// Its boxes in a picture of that width.
     fn tiles(&self, width: f64) -> Vec<Tile> {
-        let mut tiles = layout(&self.tree, width);
+        let mut tiles = layout(&self.tree, width, self.unread);
         if tiles.len() > MAX_TILES {
             tiles.sort_by(|a, b| b.width.total_cmp(&a.width));
             tiles.truncate(MAX_TILES);
@@ -65,7 +74,7 @@ impl Flame {
     }
 }
 
-fn layout(tree: &Tree, whole_width: f64) -> Vec<Tile> {
+fn layout(tree: &Tree, whole_width: f64, unread: &'static str) -> Vec<Tile> {
     let total = tree.total_ns().max(1) as f64;
     let called = tree.called();
     let mut tiles = Vec::new();
@@ -76,7 +85,12 @@ fn layout(tree: &Tree, whole_width: f64) -> Vec<Tile> {
             let ns = tree.node(*child).total_ns;
             let width = ns as f64 / total * whole_width;
             // Those that follow are narrower still.
-            if width < MIN_WIDTH || depth >= MAX_DEPTH {
+            let least = if depth < ALL_SEEN {
+                MIN_WIDTH
+            } else {
+                whole_width * MIN_DEEP
+            };
+            if width < least || depth >= MAX_DEPTH {
                 break;
             }
             if let Some(frame) = tree.frame(*child) {
@@ -87,7 +101,8 @@ fn layout(tree: &Tree, whole_width: f64) -> Vec<Tile> {
                     depth,
                     ns,
                     name: whole(&frame.name),
-                    paint: paint(frame.kind),
+                    kind: frame.kind,
+                    paint: paint(frame.kind, unread),
                 });
             }
             todo.push((*child, at, depth + 1));
@@ -97,8 +112,9 @@ fn layout(tree: &Tree, whole_width: f64) -> Vec<Tile> {
     tiles
 }
 
-fn paint(kind: FrameKind) -> Paint {
+fn paint(kind: FrameKind, unread: &str) -> Paint {
     match kind {
+        FrameKind::State("ready-unserved") => palette::of_part(unread),
         FrameKind::Thread => palette::ROLE,
         FrameKind::App => palette::APP,
         FrameKind::Runtime | FrameKind::System => palette::RUNTIME,
@@ -153,7 +169,7 @@ pub(crate) fn section(flames: &[Flame]) -> Markup {
                         summary {
                             strong { (flame.of.title()) ", " (duration(flame.total_ns)) }
                         }
-                        p class="hint" { (hint(flame.of)) }
+                        p class="hint" { (figures(hint(flame.of))) }
                         (graph(flame))
                         (table(flame))
                     }
@@ -181,6 +197,31 @@ const fn hint(of: Of) -> &'static str {
     }
 }
 
+/// What the colours of these boxes mean.
+fn kinds(tiles: &[Tile], unread: &'static str) -> Vec<(Paint, &'static str)> {
+    let mut kinds: Vec<(FrameKind, Paint, &str)> = Vec::new();
+    for one in tiles {
+        let text = match one.kind {
+            FrameKind::Thread => "threads of a role",
+            FrameKind::App => "the program",
+            FrameKind::Runtime | FrameKind::System => "runtimes and libraries",
+            FrameKind::Kernel => "kernel",
+            FrameKind::Holder => "who held the lock",
+            FrameKind::State("ready-unserved") => unread,
+            FrameKind::State(state) => words::name_of(state),
+        };
+        if !kinds.iter().any(|(.., other)| *other == text) {
+            kinds.push((one.kind, one.paint, text));
+        }
+    }
+    // What the time was after whose it was.
+    kinds.sort_by_key(|(kind, ..)| (matches!(kind, FrameKind::State(_)), *kind));
+    kinds
+        .into_iter()
+        .map(|(_, paint, text)| (paint, text))
+        .collect()
+}
+
 fn graph(flame: &Flame) -> Markup {
     let id = format!("flame-{}", flame.of.name());
     let title = format!("Flame graph: {}", flame.of.title());
@@ -199,6 +240,7 @@ fn graph(flame: &Flame) -> Markup {
                 @for one in &tiles { (self::one(one, flame.total_ns)) }
             })
         }))
+        (legend(kinds(&flame.tiles(Canvas::WIDE.width), flame.unread)))
         p class="detail" aria-live="polite" {}
     }
 }

@@ -10,7 +10,9 @@ use whywait_report::text::sentences;
 use whywait_words::{count, duration, duration_range, percent};
 
 use super::marks::{self, Concerned, Marks};
-use super::svg::{Log, apart, grid, label, picture, px, swatch, tick, time_axis, wide};
+use super::svg::{
+    Log, apart, grid, label, legend, picture, px, swatch, tick, time_axis, whole, wide,
+};
 use crate::palette::{COUNT, Paint};
 
 const LEFT: f64 = 64.0;
@@ -120,12 +122,16 @@ impl Heat {
         for one in &self.slow {
             let at = one.at_ns as f64 / self.duration_ns as f64;
             let column = ((at * columns as f64) as usize).min(columns - 1);
-            let row = ((self.scale.at(one.ns) * ROWS as f64) as usize).min(ROWS - 1);
-            let cell = cells.entry((column, row)).or_default();
+            let cell = cells.entry((column, self.row(one.ns))).or_default();
             cell.count += 1;
             cell.marked += u64::from(one.marked);
         }
         cells
+    }
+
+    /// In which row a latency is, from the bottom.
+    fn row(&self, ns: u64) -> usize {
+        ((self.scale.at(ns) * ROWS as f64) as usize).min(ROWS - 1)
     }
 
     /// The colour of a cell: the finding's, where most in it are.
@@ -134,6 +140,17 @@ impl Heat {
             Some((_, paint, _)) if cell.marked * 2 > cell.count => paint,
             _ => COUNT,
         }
+    }
+
+    /// How strong its colour is: by how many are in it; a finding's stand out all the same.
+    fn opacity(&self, cell: MapCell, most: u64) -> f64 {
+        let share = (cell.count as f64 / most as f64).sqrt();
+        let least = if self.paint(cell) == COUNT {
+            0.25
+        } else {
+            0.75
+        };
+        least + (1.0 - least) * share
     }
 
     /// Where a time lies in a picture that ends at `right`.
@@ -150,6 +167,10 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
             section id="latency" {
                 h2 { "Latency" }
                 (histogram(latencies, what))
+                p class="hint" {
+                    "Upwards: how many " (what) "s; to the right: how long they took. Both scales \
+                     are logarithmic."
+                }
                 @if let Some(heat) = &latencies.heat {
                     h3 { "Slow " (what) "s over time" }
                     (heat_map(heat))
@@ -161,20 +182,34 @@ pub(crate) fn section(latencies: &Latencies, what: &str) -> Markup {
                         @if heat.left_out > 0 {
                             (count(heat.left_out)) " slow ones had none either. "
                         }
-                        "Numbers: the slowest, as below."
+                        "Numbers: the slowest, as below, above when they came."
                         @if let Some((number, paint, marked)) = heat.finding {
-                            " " (swatch(paint)) (count(marked)) " are of finding no. " (number)
-                            "."
+                            " "
+                            span class="figure" {
+                                (swatch(paint)) (count(marked)) " are of finding no. " (number)
+                                "."
+                            }
                         }
                         @if !heat.marks.is_empty() {
                             " Below the cells: when the cause of a finding was where its stack \
-                             shows it."
+                             shows it:"
                         }
+                    }
+                    @let titles = marked(heat);
+                    @if !titles.is_empty() {
+                        (legend(titles.iter().map(|(paint, title)| (*paint, title.as_str()))))
                     }
                 }
             }
         }
     }
+}
+
+/// What the lanes below the cells are.
+fn marked(heat: &Heat) -> Vec<(Paint, String)> {
+    let title = |one: &Marks| format!("no. {}, {}", one.number, whole(&one.title));
+    let marks = heat.marks.iter();
+    marks.map(|one| (one.paint, title(one))).collect()
 }
 
 /// A line at a latency: where it is, its name and figure.
@@ -313,12 +348,16 @@ fn histogram(latencies: &Latencies, what: &str) -> Markup {
     })
 }
 
-/// The slowest requests' numbers at their places, in a picture so wide.
-fn numbered(heat: &Heat, x: impl Fn(u64) -> f64, bottom: f64, end: f64) -> Vec<Numbers> {
-    let numbers = heat.slowest.iter().enumerate().map(|(index, (at_ns, ns))| {
-        let y = (bottom - heat.scale.at(*ns) * bottom).clamp(9.0, bottom - 9.0);
-        Numbers::new(x(*at_ns), y, (index + 1).to_string(), end)
-    });
+/// Above the cells of the map: room for the numbers of the slowest requests, which hide no cell.
+const NUMBERS: f64 = 26.0;
+
+/// The slowest requests' numbers above when they came, in a picture so wide.
+fn numbered(heat: &Heat, x: impl Fn(u64) -> f64, end: f64) -> Vec<Numbers> {
+    let numbers = heat
+        .slowest
+        .iter()
+        .enumerate()
+        .map(|(index, (at_ns, _))| Numbers::new(x(*at_ns), 9.0, (index + 1).to_string(), end));
     clear_of_each_other(numbers.collect(), end)
 }
 
@@ -370,13 +409,16 @@ fn label_width(text: &str) -> f64 {
 fn heat_map(heat: &Heat) -> Markup {
     const CELL: f64 = 12.0;
     const LANE: f64 = 18.0;
-    let bottom = CELL * ROWS as f64;
+    let bottom = NUMBERS + CELL * ROWS as f64;
+    let y_of = |ns: u64| bottom - heat.scale.at(ns) * CELL * ROWS as f64;
     let lanes = bottom + 6.0;
     let end = lanes + LANE * heat.marks.len() as f64;
-    let ticks = heat.scale.ticks().into_iter().rev().map(|ns| {
-        let y = (bottom - heat.scale.at(ns) * bottom + 4.0).max(10.0);
-        (y, 12.0, ns)
-    });
+    let ticks = heat
+        .scale
+        .ticks()
+        .into_iter()
+        .rev()
+        .map(|ns| (y_of(ns) + 4.0, 12.0, ns));
     let ticks = apart(ticks);
     picture("heat", "Slow requests by time and latency", |canvas| {
         let (left, right) = (LEFT, canvas.width - RIGHT);
@@ -388,18 +430,16 @@ fn heat_map(heat: &Heat) -> Markup {
         let most = cells.values().map(|cell| cell.count).max().unwrap_or(1);
         let drawn = html! {
             @for ns in heat.scale.ticks() {
-                @let y = bottom - heat.scale.at(ns) * bottom;
-                (grid(left, y, right, y))
+                (grid(left, y_of(ns), right, y_of(ns)))
             }
             @for (y, ns) in &ticks { (label(left - 8.0, *y, "end", &duration(*ns))) }
-            (time_axis(left, right - left, bottom, end, heat.duration_ns))
+            (time_axis(left, right - left, NUMBERS, end, heat.duration_ns))
             @for ((column, row), cell) in &cells {
-                @let share = (cell.count as f64 / most as f64).sqrt();
                 rect x=(px(left + width * *column as f64))
                     y=(px(bottom - CELL * (*row + 1) as f64))
                     width=(px(width - 0.5)) height=(px(CELL - 0.5))
                     fill=(heat.paint(*cell).fill)
-                    fill-opacity=(px(0.25 + 0.75 * share)) {
+                    fill-opacity=(px(heat.opacity(*cell, most))) {
                     title {
                         (count(cell.count)) " took "
                         (duration_range(
@@ -413,7 +453,15 @@ fn heat_map(heat: &Heat) -> Markup {
                     }
                 }
             }
-            @for Numbers { x, y, text } in numbered(heat, x, bottom, canvas.width) {
+            // From each number down to its cell.
+            @for (at_ns, ns) in &heat.slowest {
+                @let top = bottom - CELL * (heat.row(*ns) + 1) as f64;
+                @if top > NUMBERS + 1.0 {
+                    line class="lead" x1=(px(x(*at_ns))) x2=(px(x(*at_ns))) y1="17" y2=(px(top))
+                        stroke="#4a5260" {}
+                }
+            }
+            @for Numbers { x, y, text } in numbered(heat, x, canvas.width) {
                 @let width = label_width(&text);
                 rect class="dot" x=(px(x - width / 2.0)) y=(px(y - 8.0)) width=(px(width))
                     height="16" rx="8" fill="#ffffff" fill-opacity="0.99" stroke="#1f2430" {}

@@ -6,7 +6,7 @@ use whywait_events::StackId;
 use whywait_findings::{Cause, Finding, Severity};
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_report::Report;
-use whywait_report::text::{sentences, words};
+use whywait_report::text::sentences;
 
 use super::svg::{name, whole};
 use crate::palette::{self, Paint};
@@ -54,11 +54,11 @@ pub(crate) fn of_findings(model: &Model, report: &Report) -> Vec<Marks> {
 
 /// The colour of what is a finding's.
 fn paint(finding: &Finding) -> Paint {
-    palette::of_part(match finding.severity {
-        Severity::Error => words::STRANDED,
-        Severity::Warning => words::POOL_BUSY,
-        Severity::Note => "timer (sleep)",
-    })
+    match finding.severity {
+        Severity::Error => palette::OF_ERROR,
+        Severity::Warning => palette::OF_WARNING,
+        Severity::Note => palette::OF_NOTE,
+    }
 }
 
 /// The first finding of which it is known which requests it concerns.

@@ -29,10 +29,11 @@ use whywait_words::{Charset, count, counted, duration, escape};
 pub use diff::diff;
 
 use crate::clock;
+use crate::palette;
 use crate::stacks::{self, Of};
 use flame::Flame;
 use latency::Latencies;
-use svg::{name, whole};
+use svg::{figures, name, whole};
 
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
@@ -82,20 +83,26 @@ fn body(model: &Model, report: &Report, headline: &sentences::Headline) -> Marku
         true => "exchange",
         false => "request",
     };
-    let flames =
-        [Of::Critical, Of::Cpu, Of::Waits].map(|of| Flame::new(of, &stacks::tree(model, of)));
+    let unread = palette::unread(&report.requests.time.ready_unserved);
+    let flames = [Of::Critical, Of::Cpu, Of::Waits]
+        .map(|of| Flame::new(of, &stacks::tree(model, of), unread));
     html! {
         header {
             p class="brand" { strong { "whywait" } " report" }
-            p class="target" {
+            @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) {
+                p { (when) }
+            }
+            p class={ "target" @if headline.impact.is_some() { " impact" } } {
                 @match &headline.impact {
-                    Some(impact) => (whole(impact)),
+                    Some(impact) => (figures(&whole(impact))),
                     None => {
-                        (whole(&sentences::target_on_host(report))) ", watched for "
-                        (duration(report.target.duration_ns))
+                        (figures(&format!(
+                            "{}, watched for {}",
+                            whole(&sentences::target_on_host(report)),
+                            duration(report.target.duration_ns)
+                        )))
                     }
                 }
-                @if let Some(when) = clock::utc(model.meta.started_wall_unix_ns) { ", " (when) }
             }
         }
         main {
@@ -159,16 +166,16 @@ fn coverage(model: &Model, report: &Report) -> Markup {
     html! {
         section id="coverage" {
             h2 { "What this rests on" }
-            p { (sentences::coverage(report)) "." }
+            p { (figures(&sentences::coverage(report))) "." }
             @let lacks = sentences::lacks(report);
             @if !lacks.is_empty() {
-                ul { @for lack in &lacks { li { (name(lack, 800)) } } }
+                ul { @for lack in &lacks { li { (figures(&name(lack, 800))) } } }
             }
             @if !report.looked_at.is_empty() {
                 p { "Looked at " (name(&report.looked_at.join(", "), 2_000)) "." }
             }
             @for note in &report.notes {
-                p class="note" { "Note: " (name(note, 800)) }
+                p class="note" { "Note: " (figures(&name(note, 800))) }
             }
             dl class="facts" {
                 @for (what, text) in rows {

@@ -10,8 +10,10 @@ use whywait_report::text::sentences::{self, Frame, Steps};
 use whywait_report::text::words;
 use whywait_words::{counted, duration};
 
-use super::svg::{fits, fitting, inside, label, name, picture, px, time_axis, whole};
-use crate::palette;
+use super::svg::{
+    figures, fits, fitting, inside, label, legend, name, picture, px, time_axis, whole,
+};
+use crate::palette::{self, Paint};
 
 /// Room for the names of lanes, in a wide picture: beside them. In a narrow one they are above.
 const LEFT: f64 = 190.0;
@@ -37,6 +39,8 @@ pub(crate) struct Lanes {
     /// When, from which lane, to which one.
     wakes: Vec<(u64, usize, usize)>,
     total_ns: u64,
+    /// Why it was unread for most of the time that it was.
+    unread: &'static str,
 }
 
 #[derive(Debug)]
@@ -69,6 +73,7 @@ impl Lanes {
         let steps = Steps::of(&slow.path);
         let mut lanes = Lanes {
             total_ns: slow.latency_ns,
+            unread: palette::unread(&slow.time.ready_unserved),
             ..Lanes::default()
         };
         let mut index = Index::default();
@@ -182,6 +187,37 @@ impl Lanes {
         })
     }
 
+    /// The name and the colour of a box.
+    fn part<'a>(&self, one: &'a PathPiece) -> (&'a str, Paint) {
+        match one.state.as_str() {
+            "ready-unserved" => (self.unread, palette::of_part(self.unread)),
+            state => (words::name_of(state), palette::of_state(state)),
+        }
+    }
+
+    /// The names and colours of what can be seen, the one that takes most of the time first.
+    fn parts(&self) -> Vec<(Paint, &str)> {
+        /// Less than this part of the time is not seen.
+        const SEEN: u64 = 500;
+        let mut parts: Vec<(u64, Paint, &str)> = Vec::new();
+        for one in self
+            .boxes
+            .iter()
+            .filter(|one| one.ns >= self.total_ns / SEEN)
+        {
+            let (name, paint) = self.part(one);
+            match parts.iter_mut().find(|(_, _, other)| *other == name) {
+                Some((ns, ..)) => *ns = ns.saturating_add(one.ns),
+                None => parts.push((one.ns, paint, name)),
+            }
+        }
+        parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+        parts
+            .into_iter()
+            .map(|(_, paint, name)| (paint, name))
+            .collect()
+    }
+
     /// Where a time lies, from 0 to 1.
     fn at(&self, ns: u64) -> f64 {
         (ns as f64 / self.total_ns.max(1) as f64).clamp(0.0, 1.0)
@@ -218,7 +254,9 @@ fn request(slow: &Slow, index: usize) -> Markup {
                      was not seen, so there is no critical path to show."
                 }
             } @else {
-                (draw(&Lanes::new(slow), &format!("path-{number}"), &title))
+                @let lanes = Lanes::new(slow);
+                (draw(&lanes, &format!("path-{number}"), &title))
+                (legend(lanes.parts()))
                 (besides(slow))
                 details {
                     summary { "Step by step, with stacks" }
@@ -237,7 +275,7 @@ fn besides(slow: &Slow) -> Markup {
         @if !besides.is_empty() {
             dl class="facts" {
                 @for (name, text) in besides {
-                    div { dt { (name) } dd { (text) } }
+                    div { dt { (name) } dd { (figures(&text)) } }
                 }
             }
         }
@@ -281,10 +319,35 @@ fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
         let x = |ns: u64| left + lanes.at(ns) * (right - left);
         let drawn = html! {
             (time_axis(left, right - left, 0.0, bottom, lanes.total_ns))
-            @for (index, who) in lanes.names.iter().enumerate() {
+            @for index in 0..lanes.names.len() {
                 line class="lane" x1=(px(left)) x2=(px(right)) y1=(px(middle(index)))
                     y2=(px(middle(index))) stroke="#d9dde3" {}
+            }
+            @for one in &lanes.boxes {
+                @let (x, end) = (x(one.from_ns), x(one.from_ns.saturating_add(one.ns)));
+                @let (part, paint) = lanes.part(one);
+                @let height = if one.meanwhile { 14.0 } else { 22.0 };
+                @let y = middle(one.lane) - height / 2.0;
                 g {
+                    title { (one.title) }
+                    rect x=(px(x)) y=(px(y)) width=(px((end - x).max(0.8))) height=(px(height))
+                        rx="2" fill=(paint.fill)
+                        fill-opacity=[one.meanwhile.then_some("0.8")] {}
+                    @if !lanes.is_covered(one) {
+                        @let texts = [one.text.as_str(), part, words::name_of(&one.state)];
+                        @let text = texts.into_iter().find(|text| fits(text, end - x));
+                        @if let Some(text) = text {
+                            (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
+                        }
+                    }
+                }
+            }
+            @for (at_ns, from, to) in &lanes.wakes {
+                (arrow(x(*at_ns), middle(*from), middle(*to)))
+            }
+            // Over the arrows: names that these would cross stay readable.
+            @for (index, who) in lanes.names.iter().enumerate() {
+                g class="who" {
                     title { (who) }
                     @if canvas.narrow {
                         @let y = middle(index) - LANE / 2.0 - 1.0;
@@ -294,26 +357,6 @@ fn draw(lanes: &Lanes, id: &str, title: &str) -> Markup {
                         (label(left - 10.0, middle(index) + 4.0, "end", &text))
                     }
                 }
-            }
-            @for one in &lanes.boxes {
-                @let (x, end) = (x(one.from_ns), x(one.from_ns.saturating_add(one.ns)));
-                @let paint = palette::of_state(&one.state);
-                @let height = if one.meanwhile { 14.0 } else { 22.0 };
-                @let y = middle(one.lane) - height / 2.0;
-                g {
-                    title { (one.title) }
-                    rect x=(px(x)) y=(px(y)) width=(px((end - x).max(0.8))) height=(px(height))
-                        rx="2" fill=(paint.fill)
-                        fill-opacity=[one.meanwhile.then_some("0.8")] {}
-                    @if !lanes.is_covered(one) {
-                        @let state = words::name_of(&one.state);
-                        @let text = if fits(&one.text, end - x) { &one.text } else { state };
-                        (inside(x, middle(one.lane) + 4.0, end - x, paint, text))
-                    }
-                }
-            }
-            @for (at_ns, from, to) in &lanes.wakes {
-                (arrow(x(*at_ns), middle(*from), middle(*to)))
             }
         };
         (bottom + 22.0, drawn)

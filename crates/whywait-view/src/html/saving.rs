@@ -1,12 +1,12 @@
 //! What a fix saves, and what is left of it when it takes away only a part of the fault.
 
 use maud::{Markup, html};
-use whywait_findings::{Finding, SavingKind};
+use whywait_findings::{Finding, SavingKind, is_of_requests};
 use whywait_report::Report;
 use whywait_report::text::sentences;
 use whywait_words::percent;
 
-use super::svg::{inside, name, picture_of, px};
+use super::svg::{figures, inside, name, picture_of, px};
 use crate::palette::{COUNT, RUNTIME};
 
 /// Findings that are shown.
@@ -42,14 +42,25 @@ fn one(finding: &Finding, total_ns: u64, number: usize) -> Markup {
     let id = format!("saving-{number}");
     let share = percent(saved_ns, total_ns);
     let most = saving.each_at_most_ns.first().copied();
+    if !is_of_requests(finding) {
+        return html! {
+            p {
+                strong { (finding.code.name()) } ": "
+                (figures(&sentences::saving(saving).unwrap_or_default()))
+                ". It is no part of the requests' time above."
+            }
+        };
+    }
     html! {
         div class="saving" data-saved=(saved_ns) data-total=(total_ns)
             data-each=[most] data-requests=(saving.requests) {
             p {
                 strong { (finding.code.name()) } ": "
                 span class="says" {
-                    (sentences::saving(saving).unwrap_or_default()) ", " (share)
-                    " of all requests' time"
+                    (figures(&format!(
+                        "{}, {share} of all requests' time",
+                        sentences::saving(saving).unwrap_or_default()
+                    )))
                 }
             }
             (picture_of("bar", &id, &format!("{} of the time", name(&share, 20)), |canvas| {

@@ -59,6 +59,57 @@ pub(crate) fn whole(raw: &str) -> String {
     name(raw, 300)
 }
 
+/// A sentence, in which no line ends between a figure and its unit, or within an option.
+pub(crate) fn figures(text: &str) -> Markup {
+    figures_and(text, |word| html! { (word) })
+}
+
+/// The same of a sentence whose names may be wrapped where their parts end.
+pub(crate) fn wrapping(text: &str) -> Markup {
+    figures_and(text, parted)
+}
+
+fn figures_and(text: &str, other: impl Fn(&str) -> Markup) -> Markup {
+    const UNITS: [&str; 10] = ["%", "ns", "us", "ms", "s", "min", "h", "KiB", "MiB", "GiB"];
+    // Of a narrow window's line.
+    const LONGEST: usize = 30;
+    let unit = |word: &str| UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+    let is_option = |word: &str| word.starts_with("--") && word.len() <= LONGEST;
+    let mut words = text.split(' ').peekable();
+    let mut parts: Vec<(&str, Option<&str>)> = Vec::new();
+    while let Some(word) = words.next() {
+        let figure = word.ends_with(|c: char| c.is_ascii_digit());
+        parts.push((word, words.next_if(|next| figure && unit(next))));
+    }
+    html! {
+        @for (index, (word, unit)) in parts.iter().enumerate() {
+            @if index > 0 { " " }
+            @match unit {
+                Some(unit) => span class="figure" { (word) " " (unit) },
+                None if is_option(word) => span class="figure" { (word) },
+                None => (other(word)),
+            }
+        }
+    }
+}
+
+/// A name that may be wrapped where its parts end.
+fn parted(text: &str) -> Markup {
+    let ends = |c: char| matches!(c, ':' | '/');
+    let mut parts: Vec<&str> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(ends) {
+        let end = at + rest[at..].find(|c| !ends(c)).unwrap_or(rest.len() - at);
+        let (part, after) = rest.split_at(end);
+        parts.push(part);
+        rest = after;
+    }
+    html! {
+        @for part in parts { (part) wbr; }
+        (rest)
+    }
+}
+
 /// As much of a label as there is room for; empty when that is next to nothing.
 pub(crate) fn fitting(label: &str, width: f64) -> String {
     // Less than that says nothing.
@@ -191,6 +242,15 @@ pub(crate) fn swatch(paint: Paint) -> Markup {
     }
 }
 
+/// What colours mean, below a picture.
+pub(crate) fn legend<'a>(entries: impl IntoIterator<Item = (Paint, &'a str)>) -> Markup {
+    html! {
+        p class="legend" {
+            @for (paint, text) in entries { span { (swatch(paint)) (figures(text)) } " " }
+        }
+    }
+}
+
 /// Round values from 0 to `max`, at most so many.
 pub(crate) fn ticks(max: f64, most: usize) -> Vec<f64> {
     if !(max.is_finite() && max > 0.0) {
@@ -214,13 +274,21 @@ pub(crate) fn time_axis(x: f64, width: f64, top: f64, bottom: f64, total_ns: u64
     let at = |tick: f64| x + width * tick / total;
     let ticks = ticks(total, most);
     let labels = ticks.iter().map(|tick| {
-        let text = duration(*tick as u64);
+        let text = moment(*tick as u64);
         (at(*tick), wide(&text), text)
     });
     let labels = apart(labels);
     html! {
         @for one in &ticks { (grid(at(*one), top, at(*one), bottom)) }
         @for (at, text) in &labels { (tick(*at, bottom + 14.0, x + width, text)) }
+    }
+}
+
+/// A time since the start of what is shown.
+fn moment(ns: u64) -> String {
+    match ns {
+        0 => "0".to_owned(),
+        ns => duration(ns),
     }
 }
 
@@ -294,6 +362,25 @@ mod tests {
         assert_eq!(fitting("short", 20.0), "");
         let cut = fitting("mmmmmmmm_a_long_one", 100.0);
         assert!(cut.contains('…') && fits(&cut, 100.0), "{cut}");
+    }
+
+    #[test]
+    fn a_figure_keeps_its_unit() {
+        assert_eq!(
+            figures("p99 4.00 s, or 5 % (9 ms) of 3 <b> --cfg").into_string(),
+            "p99 <span class=\"figure\">4.00 s,</span> or <span class=\"figure\">5 %</span> \
+             <span class=\"figure\">(9 ms)</span> of 3 &lt;b&gt; \
+             <span class=\"figure\">--cfg</span>"
+        );
+        assert_eq!(figures("").into_string(), "");
+    }
+
+    #[test]
+    fn a_name_is_wrapped_where_its_parts_end() {
+        assert_eq!(
+            wrapping("tokio::render_image (é)").into_string(),
+            "tokio::<wbr>render_image (é)"
+        );
     }
 
     #[test]

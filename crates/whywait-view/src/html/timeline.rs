@@ -2,12 +2,14 @@
 //! them it stays hidden, and the map above shows as much.
 
 use maud::{Markup, html};
-use whywait_model::Model;
+use whywait_model::{Model, RequestRef};
 use whywait_report::Report;
 use whywait_report::text::{sentences, words};
+use whywait_words::count;
 
 use super::marks::Concerned;
-use crate::palette;
+use super::svg::legend;
+use crate::palette::{self, Paint};
 
 /// So many requests are there: the slowest.
 const MAX_REQUESTS: usize = 20_000;
@@ -17,7 +19,8 @@ const SMALL_PERMILLE: u64 = 10;
 
 /// The section.
 pub(crate) fn section(model: &Model, report: &Report, what: &str) -> Markup {
-    let requests = requests(model, report);
+    let slow = slow(model);
+    let requests = requests(&slow, model, report);
     html! {
         @if !requests.is_empty() {
             section id="timeline" hidden data-requests=(requests) data-parts=(parts())
@@ -33,6 +36,7 @@ pub(crate) fn section(model: &Model, report: &Report, what: &str) -> Markup {
                     button type="button" data-zoom="0" { "Whole recording" }
                 }
                 canvas tabindex="0" aria-label={ "Slow " (what) "s by time and latency" } {}
+                (legend(coloured(&slow).iter().map(|(paint, text)| (*paint, text.as_str()))))
                 p class="chosen" aria-live="polite" {}
                 div class="split" {}
             }
@@ -40,11 +44,8 @@ pub(crate) fn section(model: &Model, report: &Report, what: &str) -> Markup {
     }
 }
 
-/// When each came (microseconds), how long it took, its name, the largest parts of its time (which,
-/// and how many thousandths), and of which finding it is, one request after another.
-fn requests(model: &Model, report: &Report) -> String {
-    let concerned = Concerned::of(report);
-    let started_ns = model.meta.started_ns;
+/// The slowest requests, in the order in which they came.
+fn slow(model: &Model) -> Vec<RequestRef<'_>> {
     let mut slow: Vec<_> = model
         .requests()
         .filter(|request| request.counts())
@@ -52,17 +53,51 @@ fn requests(model: &Model, report: &Report) -> String {
     slow.sort_by_key(|request| (std::cmp::Reverse(request.age_ns()), request.ready_ns));
     slow.truncate(MAX_REQUESTS);
     slow.sort_by_key(|request| request.ready_ns);
-    let one = |request: &whywait_model::RequestRef<'_>| {
-        let time = request.account().time();
-        let total_ns = sentences::total_ns(&time).max(1);
-        let mut parts: Vec<(usize, u64)> = sentences::parts(&time)
-            .into_iter()
-            .enumerate()
-            .filter_map(|(part, (_, ns))| Some((part, permille(ns?, total_ns))))
-            .filter(|(_, permille)| *permille >= SMALL_PERMILLE)
-            .collect();
-        parts.sort_by_key(|(part, permille)| (std::cmp::Reverse(*permille), *part));
-        let parts = parts.into_iter().take(MAX_PARTS);
+    slow
+}
+
+/// The largest parts of a request's time: which, and how many thousandths.
+fn parts_of(request: &RequestRef<'_>) -> Vec<(usize, u64)> {
+    let time = request.account().time();
+    let total_ns = sentences::total_ns(&time).max(1);
+    let mut parts: Vec<(usize, u64)> = sentences::parts(&time)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(part, (_, ns))| Some((part, permille(ns?, total_ns))))
+        .filter(|(_, permille)| *permille >= SMALL_PERMILLE)
+        .collect();
+    parts.sort_by_key(|(part, permille)| (std::cmp::Reverse(*permille), *part));
+    parts.truncate(MAX_PARTS);
+    parts
+}
+
+/// What the colours of the dots mean, and how many have each.
+fn coloured(slow: &[RequestRef<'_>]) -> Vec<(Paint, String)> {
+    let mut counts = [0u64; words::PARTS.len()];
+    for request in slow {
+        if let Some((part, _)) = parts_of(request).first() {
+            counts[*part] += 1;
+        }
+    }
+    let mut counts: Vec<(u64, &str)> = counts
+        .into_iter()
+        .zip(words::PARTS.iter().map(|word| word.name))
+        .filter(|(many, _)| *many > 0)
+        .collect();
+    counts.sort_by_key(|(many, _)| std::cmp::Reverse(*many));
+    let entries = counts.into_iter();
+    entries
+        .map(|(many, part)| (palette::of_part(part), format!("{part}: {}", count(many))))
+        .collect()
+}
+
+/// When each came (microseconds), how long it took, its name, the largest parts of its time (which,
+/// and how many thousandths), and of which finding it is, one request after another.
+fn requests(slow: &[RequestRef<'_>], model: &Model, report: &Report) -> String {
+    let concerned = Concerned::of(report);
+    let started_ns = model.meta.started_ns;
+    let one = |request: &RequestRef<'_>| {
+        let parts = parts_of(request).into_iter();
         let parts: Vec<String> = parts.map(|(part, of)| format!("{part}:{of}")).collect();
         format!(
             "{} {} {} {} {}",

@@ -31,7 +31,7 @@ const ELEMENTS: &[&str] = &[
     "footer", "g", "h1", "h2", "h3", "h4", "head", "header", "html", "input", "label", "li",
     "line", "main", "meta", "ol", "output", "p", "path", "pre", "rect", "script", "section",
     "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead",
-    "title", "tr", "ul",
+    "title", "tr", "ul", "wbr",
 ];
 
 /// The elements of a page, and the names of their attributes. Fails where a page is not what we

@@ -125,6 +125,23 @@ fn the_same_page_from_one_run_to_the_next() {
     assert!(pages[0] == pages[1]);
 }
 
+/// A bar of it would say that a fix saves all of the requests' time.
+#[test]
+fn what_is_saved_outside_of_requests_is_no_share_of_their_time() {
+    let model = blocked("handler").model();
+    let mut report = report(&model);
+    let bars = |report: &Report| {
+        let page = whywait_view::html(&model, report);
+        page.matches("<div class=\"saving\"").count()
+    };
+    let before = bars(&report);
+    assert!(before > 0);
+    for finding in &mut report.findings {
+        finding.subject.insert("ring".to_owned(), 7.into());
+    }
+    assert_eq!(bars(&report), 0);
+}
+
 /// The same report of a loop that asks two services for nearly all of its requests' time.
 fn asking() -> (Model, Report) {
     let model = blocked("handler").model();
