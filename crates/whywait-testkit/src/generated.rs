@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A file of the repository, by its path from the root.
 pub fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the crate is in `crates/`").join(path)
 }
 
 /// Holds a generated file to what it should be.

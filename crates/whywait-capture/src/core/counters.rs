@@ -93,3 +93,48 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
     }
     .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// What a page has in backticks in the first column of its tables. `.b` after `a.x` is `a.b`.
+    fn documented(page: &str) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for line in page.lines().filter_map(|line| line.strip_prefix("| `")) {
+            let (cell, _) = line.split_once(" | ").unwrap_or((line, ""));
+            let mut of = "";
+            for name in cell.split('`').step_by(2) {
+                match name.strip_prefix('.') {
+                    Some(last) => names.insert(format!("{of}.{last}")),
+                    None => {
+                        of = name.split_once('.').map_or("", |(of, _)| of);
+                        names.insert(name.to_owned())
+                    }
+                };
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn each_counter_has_its_line_in_the_documentation() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording.md");
+        let documented = documented(&std::fs::read_to_string(page).expect("the page is there"));
+        // Those of one loss each have a line for all.
+        let is_loss = |name: &str| name.starts_with("lost.") || name.starts_with("stacks.");
+        let source = include_str!("counters.rs").lines();
+        let names: Vec<&str> = source
+            .filter_map(|line| line.trim().split_once(" => \"")?.1.strip_suffix("\","))
+            .filter(|name| !is_loss(name))
+            .collect();
+        assert!(names.len() > 40, "{names:?}");
+        for name in names {
+            assert!(
+                documented.contains(name),
+                "the list of counters at the end of docs/recording.md says nothing of `{name}`"
+            );
+        }
+    }
+}

@@ -72,6 +72,8 @@ impl Found {
         let mut contradictions = unconserved(&model, &findings);
         contradictions.extend(said_twice(&model, &findings));
         contradictions.extend(wrongly_nothing(&model, &facts, &findings));
+        let damaged = model.damaged.iter();
+        contradictions.extend(damaged.map(|what| format!("is damaged: {what}")));
         let first = findings.first().map_or("nothing".to_owned(), in_short);
         let bound = match findings.first().map(|first| first.saving.at_most_ns) {
             Some(ns) if ns > 0 => in_ms(ns),
