@@ -10,6 +10,7 @@ table! {
     /// row for each process that has the connection open.
     #[table(later)]
     #[span(at_ns)]
+    #[process(tgid)]
     pub struct Connection {
         /// When it was looked at.
         at_ns: Ns = DeltaBounds,

@@ -10,6 +10,7 @@ table! {
     /// if bytes were on their way. Of TCP only, and at most 1,000 a look.
     #[table(later)]
     #[span(since_ns, [looked_after_ns], |row| row.at_ns)]
+    #[process(tgid, local_port)]
     pub struct ResponseLook {
         /// From when on it was looked at: the look before, or when it was asked for; at the first
         /// look, that one.

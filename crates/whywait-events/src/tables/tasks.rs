@@ -24,6 +24,7 @@ table! {
     #[table(later)]
     #[span(at_ns)]
     #[stacks(stack)]
+    #[process(tgid)]
     pub struct TaskLook {
         /// When the look began: it was at all of a process's at that time, or some of them.
         at_ns: Ns = DeltaBounds,

@@ -111,18 +111,20 @@ pub(crate) fn bars(model: &Model, report: &Report) -> Vec<Bar> {
     }
     let late = requests.open.as_ref().map_or(0, |open| open.late);
     let all = requests.count.saturating_add(late);
+    // Findings call fewer requests slow.
+    let long = format!("{} or longer", duration(requests.slow_threshold_ns));
     let mut bars = Vec::new();
     if slow > 0 && slow < all {
-        let of = counted(slow, "slow request");
+        let of = format!("{} of {long}", counted(slow, "request"));
         bars.push(Bar::new(of, &account.time()));
     }
     if all > 0 {
         let of = format!("all {}", counted(all, "request"));
         let mut bar = Bar::new(of, &requests.time);
         if slow == all {
-            bar.of = format!("{}, all of them slow", counted(all, "request"));
+            bar.of = format!("{}, all of {long}", counted(all, "request"));
         } else if bars.pop_if(|slow| slow.looks_like(&bar)).is_some() {
-            bar.of = format!("{}, {} of them slow", counted(all, "request"), count(slow));
+            bar.of = format!("{}, {} of {long}", counted(all, "request"), count(slow));
         }
         bars.push(bar);
     }

@@ -209,3 +209,26 @@ impl Tables for Reading<'_> {
         }
     }
 }
+
+/// Tables with a process that say of no row whose it is.
+#[derive(Default)]
+struct OfNobody(Vec<&'static str>);
+
+impl Tables for OfNobody {
+    fn table<T: Table>(&mut self) {
+        let columns = T::FIELDS.iter().flat_map(|field| field.columns);
+        let has_process = columns.into_iter().any(|column| column.name == "tgid");
+        if has_process && T::default().whose().is_none() {
+            self.0.push(T::NAME);
+        }
+    }
+}
+
+/// Else the report on one of several servers has what the others did.
+#[test]
+fn what_a_process_did_is_its_servers() {
+    let mut found = OfNobody::default();
+    each_table(&mut found);
+    // The process of a peer is nobody's that is watched.
+    assert_eq!(found.0, ["peers"], "these need `#[process(tgid)]`");
+}
