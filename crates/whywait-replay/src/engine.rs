@@ -252,12 +252,16 @@ impl<'a> Replay<'a> {
         if !self.as_recorded {
             return self.slots[resource].queue.pop_front();
         }
-        let queue = self.slots[resource].queue.iter().enumerate();
+        let mut queue = std::mem::take(&mut self.slots[resource].queue);
+        // Else those who no longer wait would be looked at each time.
+        queue.retain(|wait| self.still_waits(*wait));
         let had_ns = |(work, _): &(usize, u32)| self.next_step(*work).map(|step| step.at_ns);
-        let (at, _) = queue
-            .filter(|(_, wait)| self.still_waits(**wait))
-            .min_by_key(|(at, wait)| (had_ns(wait), *at))?;
-        self.slots[resource].queue.remove(at)
+        let waiting = queue.iter().enumerate();
+        let next = waiting.min_by_key(|(at, wait)| (had_ns(wait), *at));
+        let at = next.map(|(at, _)| at);
+        let next = at.and_then(|at| queue.remove(at));
+        self.slots[resource].queue = queue;
+        next
     }
 
     fn frees(&mut self, work: usize, resource: usize) {

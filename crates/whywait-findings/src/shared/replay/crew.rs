@@ -128,8 +128,9 @@ impl<'m> Crew<'m> {
     /// What keeps a worker after an answer, until it has nothing to do or reads the next request.
     fn kept(&self, tid: u32, answered_ns: Ns, next_ns: Option<Ns>) -> Vec<Step> {
         let free = self.free.get(&tid).map_or(&[][..], Vec::as_slice);
-        let rests = free.iter().map(|(from_ns, _)| *from_ns);
-        let rests_ns = rests.filter(|from_ns| *from_ns >= answered_ns).min();
+        // A thread's waits are in order.
+        let busy = free.partition_point(|(from_ns, _)| *from_ns < answered_ns);
+        let rests_ns = free.get(busy).map(|(from_ns, _)| *from_ns);
         match rests_ns.into_iter().chain(next_ns).min() {
             Some(until_ns) => self.steps(tid, (answered_ns, until_ns), &[]),
             None => Vec::new(),
