@@ -15,7 +15,8 @@ def call(functions, at):
     if at + 1 < len(functions):
         functions[at + 1](functions, at + 1)
     else:
-        time.sleep(0.02)
+        # A stack is read while it sleeps, of which a busy machine's reader hears late.
+        time.sleep(0.2)
 
 
 def made(number):
