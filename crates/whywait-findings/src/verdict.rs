@@ -57,10 +57,10 @@ pub enum Verdict {
         /// How many percent of the slow requests' time that is.
         percent: u64,
     },
-    /// Most of the slow requests' time is in what notes say: too little for a warning, and not
-    /// nothing.
+    /// Fixes of what notes say may save most of the slow requests' time: too little for a warning,
+    /// and not nothing.
     Notes {
-        /// How many percent of the slow requests' time that is.
+        /// How many percent of the slow requests' time they save at most.
         percent: u64,
     },
     /// Most of the slow requests' time they waited for what another client sent, or for something

@@ -134,7 +134,8 @@ pub(crate) fn wrongly_nothing(
     facts: &Facts<'_>,
     findings: &[Finding],
 ) -> Option<String> {
-    if verdict(facts, findings) != Verdict::NothingWrong {
+    let said = verdict(facts, findings);
+    if !matches!(said, Verdict::NothingWrong | Verdict::Notes { .. }) {
         return None;
     }
     let slow = model.requests().filter(|request| {

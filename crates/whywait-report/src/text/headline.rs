@@ -194,12 +194,13 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
         }
         (Verdict::Notes { percent }, ..) => {
             let of_latency = |finding: &&Finding| finding.saving.kind == SavingKind::Latency;
-            let notes = match report.findings.iter().filter(of_latency).count() {
-                1 => "the first note",
-                _ => "the notes",
+            let fix = match report.findings.iter().filter(of_latency).count() {
+                1 => "a fix of the first saves",
+                _ => "fixes of these save",
             };
+            // What waits behind the requests of a note is in it, too.
             let verdict = format!(
-                "nothing above a note: {percent} % of the slow requests' time is in {notes}"
+                "nothing above a note: {fix} at most {percent} % of the slow requests' time"
             );
             (Style::Strong, verdict)
         }
