@@ -193,8 +193,10 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             (Style::Strong, verdict)
         }
         (Verdict::Notes { percent }, ..) => {
-            let of_latency = |finding: &&Finding| finding.saving.kind == SavingKind::Latency;
-            let fix = match report.findings.iter().filter(of_latency).count() {
+            let saves = |finding: &&Finding| {
+                finding.saving.kind == SavingKind::Latency && finding.saving.at_most_ns > 0
+            };
+            let fix = match report.findings.iter().filter(saves).count() {
                 1 => "a fix of the first saves",
                 _ => "fixes of these save",
             };
