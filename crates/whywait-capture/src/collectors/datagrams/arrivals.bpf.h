@@ -47,8 +47,8 @@ static __always_inline bool is_datagram(const struct sock *sk)
 	u16 family = sk->__sk_common.skc_family;
 
 	return sk->sk_type == SOCK_DGRAM &&
-	       (family == AF_UNIX || ((family == AF_INET || family == AF_INET6) &&
-				      sk->sk_protocol == IPPROTO_UDP));
+	       (family == AF_UNIX ||
+		((family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_UDP));
 }
 
 /* A connected socket hears nothing of strangers. */
@@ -60,11 +60,11 @@ static __always_inline bool is_connected(struct sock *sk)
 }
 
 /* How many datagrams lie in its queue. UDP has a second one, of those who read. */
-static __always_inline u32 datagrams_waiting(struct sock *sk)
+static __always_inline u32 datagrams_waiting(u64 sk, u16 family)
 {
 	u32 waiting = KERNEL_READ(struct sock, sk, sk_receive_queue.qlen);
 
-	if (sk->__sk_common.skc_family != AF_UNIX)
+	if (family != AF_UNIX)
 		waiting += KERNEL_READ(struct udp_sock, sk, reader_queue.qlen);
 	return waiting;
 }
@@ -81,21 +81,33 @@ static __always_inline u32 datagrams_dropped(struct sock *sk)
 	return dropped;
 }
 
+struct ring_search {
+	u64 cookie;
+	u64 now;
+	u32 found; /* and 1 */
+};
+
+static long take_this_ring(u32 i, struct ring_search *search)
+{
+	struct ring_owner *owner = &ring_owners[i & (ARRIVAL_RINGS - 1)];
+	u64 before = owner->cookie;
+
+	if (before && search->now - owner->used_ns < RING_LEFT_NS)
+		return 0;
+	if (__sync_val_compare_and_swap(&owner->cookie, before, search->cookie) != before)
+		return 0;
+	owner->used_ns = search->now;
+	search->found = i + 1;
+	return 1;
+}
+
 /* Gives the socket with this cookie a ring; 0: all are taken. */
 __noinline u32 take_ring(u64 cookie, u64 now)
 {
-	for (u32 i = 0; i < ARRIVAL_RINGS; i++) {
-		struct ring_owner *owner = &ring_owners[i];
-		u64 before = owner->cookie;
+	struct ring_search search = { .cookie = cookie, .now = now };
 
-		if (before && now - owner->used_ns < RING_LEFT_NS)
-			continue;
-		if (__sync_val_compare_and_swap(&owner->cookie, before, cookie) != before)
-			continue;
-		owner->used_ns = now;
-		return i + 1;
-	}
-	return 0;
+	bpf_loop(ARRIVAL_RINGS, take_this_ring, &search, 0);
+	return search.found;
 }
 
 static __always_inline struct datagram_socket *datagram_socket_of(struct sock *sk)
@@ -129,13 +141,14 @@ static __noinline struct datagram_socket *datagram_socket_begins(struct sock *sk
 		return socket;
 	/* With a cookie it may be the target's: see may_be_the_targets. */
 	socket->cookie = bpf_get_socket_cookie(sk);
+	socket->sk = (u64)sk;
 	socket->found_ns = now;
 	socket->family = sk->__sk_common.skc_family;
 	socket->port = socket->family == AF_UNIX ? 0 : sk->__sk_common.skc_num;
 	socket->role = role;
 	socket->by_id = socket->port == DNS_PORT || socket->port == DNS_MULTICAST_PORT;
 	socket->drops = datagrams_dropped(sk);
-	socket->arrived = datagrams_waiting(sk) + read;
+	socket->arrived = datagrams_waiting(socket->sk, socket->family) + read;
 	socket->known_from = socket->arrived;
 	if (role != DATAGRAM_ASKS)
 		socket->ring = take_ring(socket->cookie, now);
@@ -196,14 +209,13 @@ static __always_inline bool is_quic_head(u64 word)
 }
 
 /* The packet that was put into the socket's queues last, but `before` others; 0: none. */
-static __always_inline u64 newest_packet(struct sock *sk, u32 before)
+static __always_inline u64 newest_packet(u64 sk, u16 family, u32 before)
 {
 	u64 skb = 0;
 
 	if (KERNEL_READ(struct sock, sk, sk_receive_queue.qlen))
 		skb = (u64)KERNEL_READ(struct sock, sk, sk_receive_queue.prev);
-	else if (sk->__sk_common.skc_family != AF_UNIX &&
-		 KERNEL_READ(struct udp_sock, sk, reader_queue.qlen))
+	else if (family != AF_UNIX && KERNEL_READ(struct udp_sock, sk, reader_queue.qlen))
 		skb = (u64)KERNEL_READ(struct udp_sock, sk, reader_queue.prev);
 	for (u32 i = 0; i < NEWEST && i < before && skb; i++)
 		skb = (u64)KERNEL_READ(struct sk_buff, skb, prev);
@@ -211,10 +223,9 @@ static __always_inline u64 newest_packet(struct sock *sk, u32 before)
 }
 
 /* The first of what is left to be read; 0: none. */
-static __always_inline u64 next_packet(struct sock *sk)
+static __always_inline u64 next_packet(u64 sk, u16 family)
 {
-	if (sk->__sk_common.skc_family != AF_UNIX &&
-	    KERNEL_READ(struct udp_sock, sk, reader_queue.qlen))
+	if (family != AF_UNIX && KERNEL_READ(struct udp_sock, sk, reader_queue.qlen))
 		return (u64)KERNEL_READ(struct udp_sock, sk, reader_queue.next);
 	if (KERNEL_READ(struct sock, sk, sk_receive_queue.qlen))
 		return (u64)KERNEL_READ(struct sock, sk, sk_receive_queue.next);
@@ -288,17 +299,20 @@ static __noinline int datagram_arrives(struct sock *sk)
 	arrival->quic = 0;
 	arrival->ns = bpf_ktime_get_ns();
 	/* Several may have been put there at once, and are told of one by one. */
-	waiting = datagrams_waiting(sk);
+	waiting = datagrams_waiting(socket->sk, socket->family);
 	before = waiting - 1 - (number - NOW(socket->read));
-	describe(arrival, newest_packet(sk, before > 0 ? before : 0), socket->family);
+	describe(arrival, newest_packet(socket->sk, socket->family, before > 0 ? before : 0),
+		 socket->family);
 	barrier();
 	NOW(arrival->number) = number + 1;
 	return 0;
 }
 
-/* Which of the noted datagrams was just read: fills in what is known of it. False: nothing is. */
-static __noinline bool which_arrival(struct datagram_socket *socket, struct sock *sk, u32 tid,
-				     struct arrival *found)
+/*
+ * Which of the noted datagrams was just read: fills in what is known of it. False: nothing is. Not
+ * static, so that it is verified once.
+ */
+__noinline int which_arrival(struct datagram_socket *socket, u32 tid, struct arrival *found)
 {
 	u32 number, arrived, waiting;
 	struct arrival *arrival;
@@ -310,7 +324,7 @@ static __noinline bool which_arrival(struct datagram_socket *socket, struct sock
 	/* In this order: what comes meanwhile must not look as if it had been read. */
 	arrived = NOW(socket->arrived);
 	barrier();
-	waiting = datagrams_waiting(sk);
+	waiting = datagrams_waiting(socket->sk, socket->family);
 	ahead = arrived - waiting - 1 - number;
 	if (unlikely(ahead > 0 && (socket->reader == tid || ahead > AHEAD))) {
 		number += ahead;
@@ -327,7 +341,7 @@ static __noinline bool which_arrival(struct datagram_socket *socket, struct sock
 	arrival = arrival_at(socket, number + 1);
 	/* What is read next can be told for certain, unless another thread has just read it. */
 	if (arrival && waiting && !ahead && NOW(arrival->number) == number + 2)
-		describe(arrival, next_packet(sk), socket->family);
+		describe(arrival, next_packet(socket->sk, socket->family), socket->family);
 	arrival = arrival_at(socket, number);
 	found->number = number + 1;
 	if (!arrival || (s32)(number - socket->known_from) < 0)
@@ -343,10 +357,9 @@ static __noinline bool which_arrival(struct datagram_socket *socket, struct sock
 
 /*
  * What was read begins with other bytes than the note has: readers and notes on several CPUs have
- * overtaken each other. The note is near, or there is none yet.
+ * overtaken each other. The note is near, or there is none yet. Not static, as above.
  */
-static __noinline int look_around(const struct datagram_socket *socket, struct arrival *found,
-				  u16 id)
+__noinline int look_around(const struct datagram_socket *socket, struct arrival *found, u16 id)
 {
 	struct arrival *arrival;
 	u32 number;

@@ -147,14 +147,14 @@ static __noinline int datagram_is_read(struct sock *sk, const struct transfer *t
 		return 0;
 	socket = datagram_socket_of(sk);
 	if (!socket)
-		socket = datagram_socket_begins(
-			sk, is_connected(sk) ? DATAGRAM_ASKS : DATAGRAM_NEW, ret >= 0);
+		socket = datagram_socket_begins(sk, is_connected(sk) ? DATAGRAM_ASKS : DATAGRAM_NEW,
+						ret >= 0);
 	if (!socket)
 		return dns_answers(sk, transfer->now, ret);
 	if (ret >= 0 && !(flags & MSG_ERRQUEUE) && unlikely(socket->role == DATAGRAM_NEW)) {
 		if (was_bound(socket, sk) && !is_connected(sk)) {
 			looked = true;
-			noted = which_arrival(socket, sk, thread->tid, &arrival);
+			noted = which_arrival(socket, thread->tid, &arrival);
 			socket->role = role_by_arrival(socket, sk, &arrival);
 		} else {
 			socket->role = role_by_read(socket, sk);
@@ -165,7 +165,8 @@ static __noinline int datagram_is_read(struct sock *sk, const struct transfer *t
 	if (socket->role != DATAGRAM_ASKED || is_connected(sk)) {
 		if (ret <= 0 || flags & MSG_ERRQUEUE)
 			return dns_answers(sk, transfer->now, ret);
-		if (unlikely(socket->quic == QUIC_SAID) && begins_as_quic(read_into(transfer->task)))
+		if (unlikely(socket->quic == QUIC_SAID) &&
+		    begins_as_quic(read_into(transfer->task)))
 			socket->quic |= QUIC_HEARD;
 		if (unlikely(speaks_quic(socket))) {
 			COUNT(datagrams_quic);
@@ -181,7 +182,7 @@ static __noinline int datagram_is_read(struct sock *sk, const struct transfer *t
 		return 0;
 	}
 	if (!looked)
-		noted = which_arrival(socket, sk, thread->tid, &arrival);
+		noted = which_arrival(socket, thread->tid, &arrival);
 	/* An answer in QUIC will tell, and without one it was no question. */
 	if (unlikely(arrival.quic)) {
 		socket->quic |= QUIC_HEARD;

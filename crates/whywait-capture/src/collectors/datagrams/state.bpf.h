@@ -22,6 +22,7 @@ enum quic { QUIC_HEARD = 1, QUIC_SAID };
 struct datagram_socket {
 	u64 id; /* 0: just being made */
 	u64 cookie;
+	u64 sk; /* its kernel address */
 	u64 found_ns;
 	u32 ring; /* of its arrivals: its number and 1; 0: none */
 	u32 arrived; /* so many came, … */

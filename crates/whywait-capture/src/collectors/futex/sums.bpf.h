@@ -105,14 +105,18 @@ __noinline int record_other_futex(struct thread *thread, u64 slept_ns)
 /*
  * Adds a short sleep, or one of a storm, to its word's sums, or says that it is to be recorded one
  * by one. A thread sleeps on the same few words again and again: it sums up its sleeps on them by
- * itself, and what all threads share is touched when it comes to another word.
+ * itself, and what all threads share is touched when it comes to another word. Not static, so that
+ * it is verified once for a program.
  */
-static __always_inline bool record_short_futex(struct thread *thread, u64 slept_ns)
+__noinline int record_short_futex(struct thread *thread, u64 slept_ns)
 {
-	u64 address = summed_under(thread);
 	u32 place = RECENT_FUTEXES;
 	struct recent_futex *recent;
+	u64 address;
 
+	if (!thread)
+		return false;
+	address = summed_under(thread);
 #pragma unroll
 	for (u32 i = 0; i < RECENT_FUTEXES; i++)
 		place = thread->recent_futexes[i] == address ? i : place;

@@ -128,6 +128,20 @@ __noinline int is_unasked(const struct thread *thread, u32 bytes, bool frames)
 	       pushes_of_mqtt(head, bytes) || pushes_of_nats(head);
 }
 
+struct events_search {
+	const struct response_head *head;
+	u32 bytes;
+	u32 found;
+};
+
+static long look_at_word(u32 i, struct events_search *search)
+{
+	if (i >= RESPONSE_HEAD / 8 || 8 * i >= search->bytes)
+		return 1;
+	search->found = is_of_events(search->head->words[i]);
+	return search->found;
+}
+
 /*
  * The first response of a connection, as far as whywait sees: it may be the last. After `101` (RFC
  * 9110, 15.2.2) the connection is websockets' as a rule, and an event stream (`text/event-stream`)
@@ -136,6 +150,7 @@ __noinline int is_unasked(const struct thread *thread, u32 bytes, bool frames)
  */
 __noinline int look_at_head(struct socket_state *socket, const struct thread *thread, u32 bytes)
 {
+	struct events_search search = {};
 	struct response_head *head;
 	u32 zero = 0, end = 0;
 	struct sent_call call;
@@ -158,15 +173,14 @@ __noinline int look_at_head(struct socket_state *socket, const struct thread *th
 		return 0;
 	head = bpf_map_lookup_elem(&response_heads, &zero);
 	barrier_var(bytes);
-	if (!head || bpf_probe_read_user(head->words, bytes & (RESPONSE_HEAD - 1),
-					 (void *)call.data))
+	if (!head ||
+	    bpf_probe_read_user(head->words, bytes & (RESPONSE_HEAD - 1), (void *)call.data))
 		return 0;
-	for (u32 i = 0; i < RESPONSE_HEAD / 8 && 8 * i < bytes; i++) {
-		if (is_of_events(head->words[i])) {
-			socket->pushes = PUSHES;
-			return 0;
-		}
-	}
+	search.head = head;
+	search.bytes = bytes;
+	bpf_loop(RESPONSE_HEAD / 8, look_at_word, &search, 0);
+	if (search.found)
+		socket->pushes = PUSHES;
 	return 0;
 }
 
@@ -255,7 +269,8 @@ out:
 
 static __always_inline bool has_no_room(struct sock *sk)
 {
-	return KERNEL_READ(struct sock, sk, sk_wmem_queued) >= KERNEL_READ(struct sock, sk, sk_sndbuf);
+	return KERNEL_READ(struct sock, sk, sk_wmem_queued) >=
+	       KERNEL_READ(struct sock, sk, sk_sndbuf);
 }
 
 /* The thread's last sleep was in a call as this one, for the same descriptor. */

@@ -30,19 +30,19 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct sample_record *record;
 	struct pt_regs *regs;
 	u64 periods = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
-	u64 stolen_ns = stolen_since_tick(task, periods, now);
+	u64 stolen_ns = stolen_since_tick(periods, now);
 	u64 slow_seen_ns = stolen_ns;
 	bool ring_stands;
 	u64 sp;
 
 	if (!thread)
 		return 0;
-	if (stolen_ns)
-		note_stolen(thread, stolen_ns, now);
 	COUNT(events);
 	record = bpf_ringbuf_reserve(&stacks, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_stack_ring_full);
+		if (stolen_ns)
+			note_stolen(thread, stolen_ns, now);
 		return 0;
 	}
 	record->type = RECORD_SAMPLE;
@@ -64,6 +64,8 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->stack_len = copy_user_stack(record + 1, sp, stack_top_of(task, sp));
 	if (!record->stack_len)
 		COUNT(sample_no_stack);
+	if (stolen_ns)
+		note_stolen(thread, stolen_ns, now);
 	/* A hook may be using the totals just now, of a thread that was seen getting its CPU. */
 	if (!is_running(thread))
 		must_run(task, thread, now);

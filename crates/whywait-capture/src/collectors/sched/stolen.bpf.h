@@ -77,9 +77,13 @@ static __always_inline u64 stolen_since(struct task_struct *task)
 	return before_ns && stolen_ns > before_ns ? stolen_ns - before_ns : 0;
 }
 
-/* The same, where the clock ticks. */
-static __always_inline u64 stolen_since_tick(struct task_struct *task, u64 periods, u64 now)
+/*
+ * The same, where the clock ticks. Not static: for the verifier the result is any number, and it
+ * follows one way through what comes after it.
+ */
+__noinline u64 stolen_since_tick(u64 periods, u64 now)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	u64 stolen_ns = stolen_since(task);
 
 	if (!clock_tells_stolen || stolen_so_far(task))

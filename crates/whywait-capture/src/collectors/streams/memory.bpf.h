@@ -2,22 +2,11 @@
 /* Where a call that reads or writes has its bytes, in the program's memory. */
 #pragma once
 
+#include "collectors/streams/state.bpf.h"
 #include "core/threads.bpf.h"
 
-/* How far the bytes of a call were gone through. */
-struct walk {
-	struct thread *thread; /* that is in the call */
-	u64 at; /* the next byte */
-	u64 vector; /* where the next piece of memory is described (struct iovec) */
-	u32 left; /* bytes of this piece */
-	u32 vectors; /* pieces behind it */
-	u32 bytes; /* of the call, in all pieces */
-	u32 place; /* of the connection */
-	u32 of_client; /* they were read */
-};
-
 /* Finds the memory of the call that the current thread is in. False: nothing can be read there. */
-static __always_inline bool memory_of_call(struct walk *walk, const struct thread *thread)
+static __always_inline bool memory_of_call(struct call_bytes *left, const struct thread *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);
@@ -31,20 +20,20 @@ static __always_inline bool memory_of_call(struct walk *walk, const struct threa
 	case 1: /* write */
 	case 44: /* sendto */
 	case 45: /* recvfrom */
-		walk->at = given;
-		walk->left = walk->bytes;
+		left->at = given;
+		left->piece = left->bytes;
 		return true;
 	case 19: /* readv */
 	case 20: /* writev */
-		walk->vector = given;
-		walk->vectors = PT_REGS_PARM3_SYSCALL(regs);
+		left->vector = given;
+		left->vectors = PT_REGS_PARM3_SYSCALL(regs);
 		return true;
 	case 46: /* sendmsg: msg_iov, msg_iovlen */
 	case 47: /* recvmsg */
 		if (bpf_probe_read_user(message, sizeof(message), (void *)(given + 16)))
 			return false;
-		walk->vector = message[0];
-		walk->vectors = message[1];
+		left->vector = message[0];
+		left->vectors = message[1];
 		return true;
 	}
 	return false;

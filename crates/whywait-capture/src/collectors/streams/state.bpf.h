@@ -15,8 +15,21 @@
 
 enum direction { OF_SERVER, OF_CLIENT };
 
+/*
+ * What is left of a call's bytes. Kept with the connection, and not on the stack: there the verifier
+ * would know something of each number, and would follow every step through them.
+ */
+struct call_bytes {
+	u64 at; /* the next byte */
+	u64 vector; /* where the next piece of memory is described (struct iovec) */
+	u32 piece; /* bytes of this piece */
+	u32 vectors; /* pieces behind it */
+	u32 bytes; /* in all pieces */
+};
+
 /* How far one direction of a connection was gone through. */
 struct framer {
+	struct call_bytes left; /* of the call whose bytes are just being gone through */
 	u64 now_ns; /* of the call whose bytes are just being gone through */
 	u64 came_ns; /* what it has read came then, or before; 0: not known */
 	u32 at; /* the number of the next byte: TCP's, or how many there were */

@@ -51,13 +51,12 @@ static __always_inline struct followed *followed_at(u32 place)
 }
 
 /*
- * Whether a head may be one. Types that nobody knows are to be passed over (RFC 9113, 5.5), and
- * some clients send such on purpose: 0x0b and each 0x1f more.
+ * Whether the head of another frame than DATA and HEADERS may be one. Types that nobody knows are to
+ * be passed over (RFC 9113, 5.5), and some clients send such on purpose: 0x0b and each 0x1f more.
+ * Not static, so that it is verified once for a program.
  */
-static __always_inline bool may_be_head(u32 length, u8 type, u32 number)
+__noinline int may_be_other_head(u32 length, u32 type, u32 number)
 {
-	if (likely(type <= FRAME_HEADERS)) /* or DATA */
-		return number != 0;
 	switch (type) {
 	case FRAME_PUSH_PROMISE:
 	case FRAME_CONTINUATION:
@@ -78,6 +77,14 @@ static __always_inline bool may_be_head(u32 length, u8 type, u32 number)
 	return type <= FRAME_PRIORITY_UPDATE || (type - 0x0bu) % 0x1f == 0;
 }
 
+/* Whether a head may be one. */
+static __always_inline bool may_be_head(u32 length, u8 type, u32 number)
+{
+	if (likely(type <= FRAME_HEADERS)) /* or DATA */
+		return number != 0;
+	return may_be_other_head(length, type, number);
+}
+
 /* The same where the bytes may be anything: none that is rare. */
 static __always_inline bool must_be_head(u32 length, u8 type, u32 number, u32 last)
 {
@@ -89,31 +96,47 @@ static __always_inline bool is_there(const struct followed *connection)
 {
 	u64 sk = connection->sk;
 
-	return KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter) ==
-		       connection->cookie &&
+	return KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter) == connection->cookie &&
 	       KERNEL_READ(struct sock, sk, __sk_common.skc_state) != TCP_CLOSE;
 }
 
-/* A place for a connection, and 1; 0: there is none. No tracepoint tells of a unix socket's end. */
+struct followed_search {
+	u64 cookie;
+	u32 found; /* and 1 */
+};
+
+/* No tracepoint tells of a unix socket's end. */
+static long take_this_followed(u32 i, struct followed_search *search)
+{
+	u32 place = (low_half(search->cookie) + i) & (FOLLOWED - 1);
+	struct followed *connection = &followed[place];
+	u64 owner = NOW(connection->cookie);
+
+	if (owner && (connection->family != AF_UNIX || is_there(connection)))
+		return 0;
+	if (__sync_val_compare_and_swap(&connection->cookie, owner, search->cookie) != owner)
+		return 0;
+	search->found = place + 1;
+	return 1;
+}
+
+/* A place for a connection, and 1; 0: there is none. */
 __noinline u32 take_followed(u64 cookie, u64 sk)
 {
-	for (u32 i = 0; i < FOLLOWED_TRIES; i++) {
-		u32 place = (low_half(cookie) + i) & (FOLLOWED - 1);
-		u64 owner = NOW(followed[place].cookie);
+	struct followed_search search = { .cookie = cookie };
+	struct followed *connection;
 
-		if (owner && (followed[place].family != AF_UNIX || is_there(&followed[place])))
-			continue;
-		if (__sync_val_compare_and_swap(&followed[place].cookie, owner, cookie) != owner)
-			continue;
-		followed[place].sk = sk;
-		followed[place].room_ns = 0;
-		followed[place].tag = __sync_fetch_and_add(&last_followed, 1) + 1;
-		followed[place].last = 0;
-		followed[place].open = 0;
-		__builtin_memset(followed[place].framers, 0, sizeof(followed[place].framers));
-		return place + 1;
-	}
-	return 0;
+	bpf_loop(FOLLOWED_TRIES, take_this_followed, &search, 0);
+	if (!search.found)
+		return 0;
+	connection = followed_at(search.found - 1);
+	connection->sk = sk;
+	connection->room_ns = 0;
+	connection->tag = __sync_fetch_and_add(&last_followed, 1) + 1;
+	connection->last = 0;
+	connection->open = 0;
+	__builtin_memset(connection->framers, 0, sizeof(connection->framers));
+	return search.found;
 }
 
 /* A packet has come on a followed connection. */
@@ -448,6 +471,13 @@ __noinline int stream_asks(u32 place, u32 number, u32 length, u32 asked, u32 res
 	return 0;
 }
 
+/* Whose bytes are gone through. */
+struct walk {
+	struct thread *thread; /* that is in the call */
+	u32 place; /* of the connection */
+	u32 of_client; /* they were read */
+};
+
 /* A frame's head is there. */
 static __always_inline void frame_begins(const struct walk *walk, struct framer *framer)
 {
@@ -479,11 +509,10 @@ static __always_inline void frame_begins(const struct walk *walk, struct framer 
 	if (unlikely(!carries && type != FRAME_RST_STREAM))
 		return;
 	/* It ends with the last byte of the frame. */
-	ends = type == FRAME_RST_STREAM || (last && walk->bytes >= length);
+	ends = type == FRAME_RST_STREAM || (last && framer->left.bytes >= length);
 	framer->ends = last && !ends ? number : 0;
 	stream_answers(walk->place, number, FRAME_HEAD + length,
-		       (type == FRAME_DATA && length ? ANSWERS_DATA : 0) |
-			       (ends ? ANSWERS_END : 0),
+		       (type == FRAME_DATA && length ? ANSWERS_DATA : 0) | (ends ? ANSWERS_END : 0),
 		       walk->thread);
 }
 
@@ -500,13 +529,14 @@ static __always_inline void pass_frame(struct framer *framer, u32 place, u32 byt
 }
 
 /* Passes over what is in this piece of memory of a frame behind its head. */
-static __always_inline void pass_over(struct walk *walk, struct framer *framer)
+static __always_inline void pass_over(const struct walk *walk, struct framer *framer)
 {
-	u32 bytes = framer->skip < walk->left ? framer->skip : walk->left;
+	struct call_bytes *left = &framer->left;
+	u32 bytes = framer->skip < left->piece ? framer->skip : left->piece;
 
-	walk->at += bytes;
-	walk->left -= bytes;
-	walk->bytes -= bytes;
+	left->at += bytes;
+	left->piece -= bytes;
+	left->bytes -= bytes;
 	pass_frame(framer, walk->place, bytes, walk->thread);
 }
 
@@ -517,47 +547,47 @@ static __always_inline void pass_over(struct walk *walk, struct framer *framer)
 static long next_frame(u32 step, struct walk *walk)
 {
 	struct framer *framer = &followed_at(walk->place)->framers[walk->of_client & 1];
+	struct call_bytes *left = &framer->left;
 	u64 piece[2] = {};
 	u32 bytes;
 
-	if (!walk->left) {
-		if (!walk->vectors ||
-		    bpf_probe_read_user(piece, sizeof(piece), (void *)walk->vector)) {
+	if (!left->piece) {
+		if (!left->vectors ||
+		    bpf_probe_read_user(piece, sizeof(piece), (void *)left->vector)) {
 			framer->lost = 1;
 			return 1;
 		}
-		walk->vector += sizeof(piece);
-		walk->vectors--;
-		walk->at = piece[0];
-		walk->left = piece[1] < walk->bytes ? piece[1] : walk->bytes;
+		left->vector += sizeof(piece);
+		left->vectors--;
+		left->at = piece[0];
+		left->piece = piece[1] < left->bytes ? piece[1] : left->bytes;
 	}
 	if (framer->skip)
 		pass_over(walk, framer);
-	if (unlikely(!walk->left))
-		return !walk->bytes;
+	if (unlikely(!left->piece))
+		return !left->bytes;
 	bytes = FRAME_HEAD - framer->have;
-	if (bytes > walk->left)
-		bytes = walk->left;
-	if (bpf_probe_read_user(framer->head + (framer->have & 15), bytes & 15,
-				(void *)walk->at)) {
+	if (bytes > left->piece)
+		bytes = left->piece;
+	if (bpf_probe_read_user(framer->head + (framer->have & 15), bytes & 15, (void *)left->at)) {
 		framer->lost = 1;
 		return 1;
 	}
 	framer->have += bytes;
 	framer->at += bytes;
-	walk->at += bytes;
-	walk->left -= bytes;
-	walk->bytes -= bytes;
+	left->at += bytes;
+	left->piece -= bytes;
+	left->bytes -= bytes;
 	if (unlikely(framer->have < FRAME_HEAD))
-		return !walk->bytes;
+		return !left->bytes;
 	framer->have = 0;
 	frame_begins(walk, framer);
 	if (unlikely(framer->lost))
 		return 1;
-	if (framer->skip < walk->bytes)
+	if (framer->skip < left->bytes)
 		return 0;
-	pass_frame(framer, walk->place, walk->bytes, walk->thread);
-	walk->bytes = 0;
+	pass_frame(framer, walk->place, left->bytes, walk->thread);
+	left->bytes = 0;
 	return 1;
 }
 
@@ -603,8 +633,7 @@ __noinline int streams_end(struct socket_state *socket, u64 now)
 {
 	if (!socket || !socket->streams)
 		return 0;
-	leave_streams(socket, socket->gone == GONE_WITH_PROCESS ? STREAM_STAYS : STREAM_RESET,
-		      now);
+	leave_streams(socket, socket->gone == GONE_WITH_PROCESS ? STREAM_STAYS : STREAM_RESET, now);
 	return 0;
 }
 
@@ -710,6 +739,7 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 			    struct thread *thread, u64 now, s32 moved)
 {
 	struct walk walk = {};
+	struct call_bytes *left;
 	struct framer *framer;
 	bool seeks;
 
@@ -718,16 +748,19 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	walk.thread = thread;
 	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
 	walk.of_client = moved > 0;
-	walk.bytes = moved > 0 ? moved : -moved;
 	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
 	framer->now_ns = now;
+	left = &framer->left;
+	left->bytes = moved > 0 ? moved : -moved;
+	left->piece = 0;
+	left->vectors = 0;
 	/* Of what has no note of its own more was read before: it came with that. */
 	if (walk.of_client)
 		framer->came_ns = noted_arrival(socket, arrivals, moved, framer->came_ns);
 	if (socket->tcp) {
 		struct sock *sk = sk_of(socket);
-		u32 first = (walk.of_client ? tcp_read_up_to(sk) : tcp_written_up_to(sk)) -
-			    walk.bytes;
+		u32 first =
+			(walk.of_client ? tcp_read_up_to(sk) : tcp_written_up_to(sk)) - left->bytes;
 
 		if (unlikely(!framer->begun)) {
 			framer->begun = 1;
@@ -736,14 +769,13 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 		if (unlikely(first != framer->at) && walk.of_client)
 			first -= end_was_read(sk);
 		if (unlikely(first != framer->at))
-			framer->lost =
-				!pass_unseen(framer, walk.place, first - framer->at, thread);
+			framer->lost = !pass_unseen(framer, walk.place, first - framer->at, thread);
 	}
 	seeks = framer->seeks;
-	if (!framer->lost && !pass_unseen(framer, walk.place, walk.bytes, thread)) {
-		if (memory_of_call(&walk, thread))
+	if (!framer->lost && !pass_unseen(framer, walk.place, left->bytes, thread)) {
+		if (memory_of_call(left, thread))
 			bpf_loop(MOST_STEPS, next_frame, &walk, 0);
-		framer->lost |= walk.bytes != 0;
+		framer->lost |= left->bytes != 0;
 	}
 	if (unlikely(seeks && framer->lost)) {
 		seek_further(framer);

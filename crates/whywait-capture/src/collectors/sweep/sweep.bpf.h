@@ -34,8 +34,8 @@ static __always_inline void name_polled_later(struct task_struct *task, struct t
 	s32 fd;
 
 	if (bpf_copy_from_user_task(&one, sizeof(one), (void *)place, task, 0) ||
-	    (both && bpf_copy_from_user_task(&two, sizeof(two), (void *)(place + sizeof(one)), task,
-					     0)))
+	    (both &&
+	     bpf_copy_from_user_task(&two, sizeof(two), (void *)(place + sizeof(one)), task, 0)))
 		return;
 	fd = polled_one(task, one.fd, two.fd, both);
 	if (fd >= 0)
@@ -45,36 +45,84 @@ static __always_inline void name_polled_later(struct task_struct *task, struct t
 /* The highest number of descriptors that a select of the C library's has. */
 #define SELECT_DESCRIPTORS 1024
 
+/* What a select waits to read. */
+struct selection {
+	struct task_struct *task;
+	u64 place; /* of the descriptors' bits */
+	u64 count; /* of them */
+	u64 only; /* the word that has one */
+	u64 number; /* of its first bit */
+	u64 several; /* words have one, or it cannot be read */
+};
+
+static long look_at_selected(u32 i, struct selection *selection)
+{
+	u64 before = (u64)i * 64, word;
+
+	if (before >= selection->count)
+		return 1;
+	if (bpf_copy_from_user_task(&word, sizeof(word),
+				    (void *)(selection->place + i * sizeof(word)), selection->task,
+				    0)) {
+		selection->several = 1;
+		return 1;
+	}
+	if (selection->count - before < 64)
+		word &= (1ULL << (selection->count - before)) - 1;
+	if (!word)
+		return 0;
+	selection->several = selection->only != 0;
+	selection->only = word;
+	selection->number = before;
+	return selection->several;
+}
+
 /*
  * The same of a select that waits for one descriptor to be readable, and for nothing else.
  */
 static __always_inline void name_selected(struct task_struct *task, struct thread *thread)
 {
-	u64 place = thread->args[1], count = thread->args[0], word, only = 0;
-	u32 number = 0;
+	u64 place = thread->args[1];
+	struct selection selection = {
+		.task = task,
+		.place = place,
+		.count = thread->args[0],
+	};
 
-	for (u32 i = 0; i < SELECT_DESCRIPTORS / 64 && i * 64 < count; i++) {
-		if (bpf_copy_from_user_task(&word, sizeof(word), (void *)(place + i * sizeof(word)),
-					    task, 0))
-			return;
-		if (count - i * 64 < 64)
-			word &= (1ULL << (count - i * 64)) - 1;
-		if (!word)
-			continue;
-		if (only)
-			return;
-		only = word;
-		number = i * 64;
-	}
-	if (only && !(only & (only - 1)))
+	bpf_loop(SELECT_DESCRIPTORS / 64, look_at_selected, &selection, 0);
+	if (!selection.several && selection.only && !(selection.only & (selection.only - 1)))
 		__sync_val_compare_and_swap(&thread->args[1], place,
-					    (u64)number + log2_u64(only));
+					    selection.number + log2_u64(selection.only));
 }
 
 static __always_inline bool selects_to_read(const struct thread *thread)
 {
 	return (thread->nr == NR_SELECT || thread->nr == NR_PSELECT6) && !thread->args[2] &&
 	       thread->args[0] <= SELECT_DESCRIPTORS;
+}
+
+struct copying {
+	struct task_struct *task;
+	struct sweep_scratch *scratch;
+	u64 sp;
+	u64 done; /* bytes */
+};
+
+static long copy_piece(u32 i, struct copying *copying)
+{
+	u64 done = copying->done, from = copying->sp + done;
+	u32 piece = STACK_PIECE - (from & (STACK_PIECE - 1));
+
+	/*
+	 * A record must fit into the reader's buffer, which the kernel makes 8 pages large:
+	 * MAX_STACK_BYTES.
+	 */
+	if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - 2 * STACK_PIECE ||
+	    bpf_copy_from_user_task(copying->scratch->stack + done, piece, (void *)from,
+				    copying->task, 0))
+		return 1;
+	copying->done = done + piece;
+	return 0;
 }
 
 SEC("iter.s/task")
@@ -85,7 +133,8 @@ int sweep(struct bpf_iter__task *ctx)
 	struct sleeper_record *record;
 	struct thread *thread;
 	struct pt_regs *regs;
-	u32 zero = 0, seq, done = 0;
+	struct copying copying = {};
+	u32 zero = 0, seq, done;
 	u64 now, sp;
 
 	if (!task)
@@ -129,20 +178,11 @@ int sweep(struct bpf_iter__task *ctx)
 	record->pad = 0;
 	record->kernel_stack_len =
 		bpf_get_task_stack(task, record->kernel_stack, sizeof(record->kernel_stack), 0);
-	for (u32 i = 0; i < MAX_STACK_BYTES / STACK_PIECE; i++) {
-		u32 piece = STACK_PIECE - ((sp + done) & (STACK_PIECE - 1));
-
-		/*
-		 * A record must fit into the reader's buffer, which the kernel makes 8 pages large:
-		 * MAX_STACK_BYTES.
-		 */
-		if (done >= stack_bytes - STACK_PIECE || done > MAX_STACK_BYTES - 2 * STACK_PIECE)
-			break;
-		if (bpf_copy_from_user_task(scratch->stack + done, piece, (void *)(sp + done), task,
-					    0))
-			break;
-		done += piece;
-	}
+	copying.task = task;
+	copying.scratch = scratch;
+	copying.sp = sp;
+	bpf_loop(MAX_STACK_BYTES / STACK_PIECE, copy_piece, &copying, 0);
+	done = copying.done;
 	if (thread->seq != seq || thread->state != THREAD_SLEEPING) {
 		COUNT(sleeper_moved);
 		return 0;

@@ -44,6 +44,29 @@ static __always_inline void forget_runtime(u32 tid)
 #define PYTHON_FRAMES 100
 #define OWNED_BY_GENERATOR 1
 
+/* A thread's frames, from the innermost one on. */
+struct python_frames {
+	const struct runtime *runtime;
+	u64 frame; /* 0: that was all */
+	u64 task;
+};
+
+static long look_at_frame(u32 index, struct python_frames *frames)
+{
+	const struct runtime *runtime = frames->runtime;
+	u64 frame = frames->frame, outer = 0;
+	u8 owner = 0;
+
+	if (!frame ||
+	    bpf_probe_read_user(&owner, sizeof(owner), (void *)(frame + runtime->owner)) ||
+	    bpf_probe_read_user(&outer, sizeof(outer), (void *)(frame + runtime->previous)))
+		return 1;
+	if (owner == OWNED_BY_GENERATOR)
+		frames->task = frame;
+	frames->frame = outer;
+	return 0;
+}
+
 /*
  * The coroutine that a thread of Python runs: the outermost of its frames that a generator owns,
  * which lies within that. While its loop runs callbacks of its own there is none.
@@ -51,27 +74,19 @@ static __always_inline void forget_runtime(u32 tid)
 static __noinline u64 python_task(const struct runtime *runtime, u32 tid)
 {
 	u64 *state = bpf_map_lookup_elem(&python_threads, &tid);
-	u64 frame = 0, task = 0;
+	struct python_frames frames = { .runtime = runtime };
 
 	if (!state || !runtime)
 		return 0;
-	if (bpf_probe_read_user(&frame, sizeof(frame), (void *)(*state + runtime->current)))
+	if (bpf_probe_read_user(&frames.frame, sizeof(frames.frame),
+				(void *)(*state + runtime->current)))
 		return 0;
 	if (runtime->current_in_cframe &&
-	    bpf_probe_read_user(&frame, sizeof(frame),
-				(void *)(frame + runtime->current_in_cframe - 1)))
+	    bpf_probe_read_user(&frames.frame, sizeof(frames.frame),
+				(void *)(frames.frame + runtime->current_in_cframe - 1)))
 		return 0;
-	for (int i = 0; i < PYTHON_FRAMES && frame; i++) {
-		u8 owner = 0;
-
-		if (bpf_probe_read_user(&owner, sizeof(owner), (void *)(frame + runtime->owner)))
-			return 0;
-		if (owner == OWNED_BY_GENERATOR)
-			task = frame;
-		if (bpf_probe_read_user(&frame, sizeof(frame), (void *)(frame + runtime->previous)))
-			return 0;
-	}
-	return frame ? 0 : task;
+	bpf_loop(PYTHON_FRAMES, look_at_frame, &frames, 0);
+	return frames.frame ? 0 : frames.task;
 }
 
 /* Not static, so that it is verified once for a program. */
@@ -92,8 +107,9 @@ __noinline u64 running_task(u32 tgid, u32 tid)
 /* The task for which a thread reads or writes, as an address of its process; 0: not known. */
 static __always_inline u64 task_of(const struct thread *thread)
 {
-	return unlikely(runtimes_known) && !thread->uring ? running_task(thread->tgid, thread->tid) :
-							    0;
+	return unlikely(runtimes_known) && !thread->uring ?
+		       running_task(thread->tgid, thread->tid) :
+		       0;
 }
 
 /*
