@@ -16,8 +16,8 @@
 enum direction { OF_SERVER, OF_CLIENT };
 
 /*
- * What is left of a call's bytes. Kept with the connection, and not on the stack: there the verifier
- * would know something of each number, and would follow every step through them.
+ * What is left of a call's bytes. Kept with the connection, and not on the stack: there the
+ * verifier would know something of each number, and would follow every step through them.
  */
 struct call_bytes {
 	u64 at; /* the next byte */

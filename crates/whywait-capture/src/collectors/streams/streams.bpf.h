@@ -51,9 +51,9 @@ static __always_inline struct followed *followed_at(u32 place)
 }
 
 /*
- * Whether the head of another frame than DATA and HEADERS may be one. Types that nobody knows are to
- * be passed over (RFC 9113, 5.5), and some clients send such on purpose: 0x0b and each 0x1f more.
- * Not static, so that it is verified once for a program.
+ * Whether the head of another frame than DATA and HEADERS may be one. Types that nobody knows are
+ * to be passed over (RFC 9113, 5.5), and some clients send such on purpose: 0x0b and each 0x1f
+ * more. Not static, so that it is verified once for a program.
  */
 __noinline int may_be_other_head(u32 length, u32 type, u32 number)
 {
