@@ -503,6 +503,8 @@ struct Flow {
     open_ns: u64,
     /// When as many calls as ever were under way, and a request waited: in order.
     full: Vec<Interval>,
+    /// When one of them had just ended, and the next one had not begun.
+    handed: Vec<Interval>,
     /// From a call's end to the next one's beginning, while a request waited.
     handovers: Vec<u64>,
     /// Of each call: how many others were under way when it began.
@@ -552,6 +554,8 @@ impl Flow {
                 if under_way == self.most {
                     self.full_ns = self.full_ns.saturating_add(ns);
                     self.full.push((since_ns, *at_ns));
+                } else if !ended.is_empty() {
+                    self.handed.push((since_ns, *at_ns));
                 }
             }
             since_ns = *at_ns;
@@ -653,7 +657,8 @@ fn waited<'m>(
     calls: &[Interval],
     flow: &Flow,
 ) -> (Vec<QueuedRequest<'m>>, Vec<QueuedRequest<'m>>) {
-    let full = Covered::new(merged(flow.full.clone()));
+    let full = flow.full.iter().chain(&flow.handed).copied();
+    let full = Covered::new(merged(full.collect()));
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
     all.filter_map(|((request, (from_ns, _)), own)| {
         let own = || own.iter().map(|at| calls[*at]);

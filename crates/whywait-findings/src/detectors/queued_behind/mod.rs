@@ -128,6 +128,7 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         .evidence(who.streams.as_ref().map(Streams::evidence))
         .evidence(what_jobs_do(queue, who.look_ups, computing.as_ref()).map(Evidence::new))
         .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
+        .evidence([their_own(queue)])
         .evidence([Evidence::new(would_more_help(model, queue))])
         .cause(cause(model, queue, computing.as_ref()))
         .fix(who.fix(queue));
@@ -154,6 +155,16 @@ fn saving(queue: &JobQueue<'_>) -> Saving {
             Saving::sum(SavingKind::Latency, sum(waited), count)
         }
     }
+}
+
+/// Some of the fixes spare the jobs, and not only the wait for those of others.
+fn their_own(queue: &JobQueue<'_>) -> Evidence {
+    let own_ns = sum(waited(queue).map(QueuedJob::lasted_ns));
+    let text = format!(
+        "the bound has the wait for others' jobs; a fix that spares their own saves up to {} more",
+        duration(own_ns)
+    );
+    Evidence::of_ns(own_ns, text).of_fix()
 }
 
 /// Who reads, and who does the jobs.

@@ -95,11 +95,34 @@ impl<'a> BusyCrew<'a> {
             .collect()
     }
 
-    /// Each request without one in `of` of what its worker computed in this part of its samples.
-    fn spared(&self, (periods, all): (u64, u64), of: u64) -> Vec<Spared<'a>> {
+    /// How long the workers computed for nobody: before they read a request, and after.
+    fn for_nobody_ns(&self) -> u64 {
+        let computed = |one: &RequestRef<'_>| one.account().service[Part::OnCpu];
+        let for_requests_ns = sum(self.requests.iter().map(computed));
+        self.on_cpu_ns.saturating_sub(for_requests_ns)
+    }
+
+    /// Each request without what its worker does in this part of its samples. Whoever computes
+    /// less waits for less of a CPU, too.
+    fn without(&self, part: (u64, u64)) -> Vec<Spared<'a>> {
+        self.spared(part, |request| {
+            let service = request.account().service;
+            service[Part::OnCpu].saturating_add(service[Part::Runnable])
+        })
+    }
+
+    /// … and with half of what it computes there.
+    fn halved(&self, part: (u64, u64)) -> Vec<Spared<'a>> {
+        self.spared(part, |request| request.account().service[Part::OnCpu] / 2)
+    }
+
+    fn spared(
+        &self,
+        (periods, all): (u64, u64),
+        of: impl Fn(&RequestRef<'a>) -> u64,
+    ) -> Vec<Spared<'a>> {
         let each = self.requests.iter().map(|request| {
-            let computed_ns = request.account().service[Part::OnCpu];
-            let ns = in_proportion(computed_ns, periods, all.max(1)) / of;
+            let ns = in_proportion(of(request), periods, all.max(1));
             Spared {
                 request: *request,
                 ns,
@@ -139,16 +162,25 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let first = functions.first();
     let part = first.map_or((1, 1), |(_, periods)| (periods, functions.periods));
     let behind = facts.behind();
+    let for_nobody_ns = crew.for_nobody_ns();
+    let others_work = Share::new(for_nobody_ns, crew.on_cpu_ns).is_at_least(*MOST);
+    let mut without = crew.without(part);
+    if others_work {
+        // Which of it a request waited for is not known.
+        for (one, (unread_ns, _)) in without.iter_mut().zip(&waited) {
+            one.ns = one.ns.saturating_add(*unread_ns);
+        }
+    }
     let bound = Bound {
         queues: None,
-        ..behind.bound(&crew.spared(part, 1), None)
+        ..behind.bound(&without, None)
     };
-    let half = behind.without(&crew.spared(part, 2), None);
+    let half = behind.without(&crew.halved(part), None);
     let halved = crew.requests.iter().map(|request| {
         let saved_ns = half.each.get(&name(*request)).map_or(0, |claim| claim.ns);
         request.age_ns().saturating_sub(saved_ns)
     });
-    let halved_ns = half.off.is_none().then(|| p99(&halved.collect::<Vec<_>>()));
+    let halved_ns = (half.off.is_none() && !others_work).then(|| p99(&halved.collect::<Vec<_>>()));
     let real: Vec<u64> = crew.requests.iter().map(|one| one.age_ns()).collect();
     let does = first.map_or_else(String::new, |(function, periods)| {
         format!(
@@ -195,6 +227,15 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .about_known("function", first.map(|(function, _)| function.to_owned()))
         .evidence([Evidence::of_ns(queued.ns, waiting)])
         .bounded(bound)
+        .evidence(others_work.then(|| {
+            let text = format!(
+                "{} of what they computed was for no request that they had read: {} of {}",
+                percent(for_nobody_ns, crew.on_cpu_ns),
+                duration(for_nobody_ns),
+                duration(crew.on_cpu_ns),
+            );
+            Evidence::of_ns(for_nobody_ns, text)
+        }))
         .evidence(does_what)
         .evidence([Evidence::new(format!(
             "they were on a CPU {} of the time in which they were awake, and waited for one {}",
