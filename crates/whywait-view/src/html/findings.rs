@@ -121,7 +121,8 @@ fn details(report: &Report, finding: &Finding, number: usize, open: bool) -> Mar
         details class="finding" open[open] {
             summary {
                 span class="number" { (number) "." } " " (badge(finding)) " "
-                @if open {
+                // The headline is the first one's title where something is wrong.
+                @if open && report.verdict == Verdict::Findings {
                     "why, where, and what to do"
                 } @else {
                     (wrapping(&whole(&finding.title)))

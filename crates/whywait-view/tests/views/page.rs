@@ -1,5 +1,6 @@
 //! A page says what the text says.
 
+use whywait_findings::{Severity, Verdict};
 use whywait_model::Model;
 use whywait_model::calls::links::{PeerTime, Range, TaskTime, TaskTotals};
 use whywait_report::Report;
@@ -95,6 +96,20 @@ fn the_first_line_is_the_texts_first_line() {
         assert!(answer.ends_with(&headline.title), "{answer}\n{headline:?}");
         assert!(page.contains(&headline.title));
     }
+}
+
+#[test]
+fn a_note_that_is_why_requests_are_slow_has_its_title() {
+    let model = blocked("handler").model();
+    let mut report = report(&model);
+    let first = &mut report.findings[0];
+    first.severity = Severity::Note;
+    let title = first.title.clone();
+    report.verdict = Verdict::Notes { percent: 90 };
+    let page = shown(&whywait_view::html(&model, &report));
+    // The whole text, which is folded, comes after the findings.
+    let (findings, _) = page.split_once("The same as text").expect("it is there");
+    assert!(findings.contains(&title), "{findings}");
 }
 
 #[test]
