@@ -70,7 +70,7 @@ fn known(page: &Page, report: &Report) -> Vec<(Style, String)> {
         plain(counted(coverage.events, "kernel event"));
     }
     if coverage.lost == 0 {
-        plain("none lost".to_owned());
+        plain("nothing lost".to_owned());
     } else {
         let (lost, reasons) = (count(coverage.lost), reasons(page, report));
         facts.push((Style::Bad, format!("{lost} lost{reasons}")));
