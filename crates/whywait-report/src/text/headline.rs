@@ -198,12 +198,11 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             };
             let fix = match report.findings.iter().filter(saves).count() {
                 1 => "a fix of the first saves",
-                _ => "fixes of these save",
+                _ => "fixing them saves",
             };
             // What waits behind the requests of a note is in it, too.
-            let verdict = format!(
-                "nothing above a note: {fix} at most {percent} % of the slow requests' time"
-            );
+            let verdict =
+                format!("only notes: {fix} at most {percent} % of the slow requests' time");
             (Style::Strong, verdict)
         }
         (Verdict::AwaitsEvents { percent }, ..) => {

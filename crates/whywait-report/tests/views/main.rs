@@ -427,7 +427,7 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::notes(),
-            "nothing above a note: fixes of these save at most 84 % of the slow requests' time",
+            "only notes: fixing them saves at most 84 % of the slow requests' time",
         ),
         (
             reports::awaits_events(),
