@@ -31,9 +31,8 @@ pub(super) fn render(page: &mut Page, slow: &Slow) {
     let title = format!("request {}: ", page.cut(&slow.id, 40));
     if slow.path.is_empty() {
         let text = format!(
-            "it arrived {} into the recording; its response was not seen, so there is no critical \
-             path to show",
-            duration(slow.at_ns)
+            "{}; its response was not seen, so there is no critical path to show",
+            requests::began(slow.at_ns)
         );
         page.paragraph("", "  ", &[(Style::Strong, &title), (Style::Plain, &text)]);
         return;

@@ -676,10 +676,19 @@ pub(super) fn when(slow: &Slow) -> String {
     };
     let open = if slow.open { ", still open" } else { "" };
     format!(
-        "{} {place}, {} into the recording{open}",
+        "{} {place}, {}{open}",
         duration(slow.latency_ns),
-        duration(slow.at_ns)
+        began(slow.at_ns)
     )
+}
+
+/// When a request began: `510 ms into the recording`. Those that were there already have no time in
+/// it.
+pub(super) fn began(at_ns: u64) -> String {
+    match at_ns {
+        0 => "from before the recording".to_owned(),
+        _ => format!("{} into the recording", duration(at_ns)),
+    }
 }
 
 #[cfg(test)]
@@ -688,6 +697,12 @@ mod tests {
 
     use super::super::TextOptions;
     use super::*;
+
+    #[test]
+    fn a_request_that_was_there_before_has_no_time_in_the_recording() {
+        assert_eq!(began(510_000_000), "510 ms into the recording");
+        assert_eq!(began(0), "from before the recording");
+    }
 
     #[test]
     fn bars() {

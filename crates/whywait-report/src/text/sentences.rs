@@ -206,6 +206,11 @@ pub fn lacks(report: &Report) -> Vec<String> {
     coverage::lacks(report)
 }
 
+/// When a request began: `510 ms into the recording`, `from before the recording`.
+pub fn began(slow: &Slow) -> String {
+    requests::began(slow.at_ns)
+}
+
 /// `3.999 s on port 8080, 510 ms into the recording`.
 pub fn when(slow: &Slow) -> String {
     requests::when(slow)

@@ -6,6 +6,7 @@ use whywait_words::{count, counted, duration, percent_range};
 
 use super::by_calls::{self, NamedTime, exactly};
 use super::page::{Page, Style};
+use super::requests::began;
 use super::words;
 
 /// So many requests are shown in the list.
@@ -136,9 +137,9 @@ pub(super) fn list(page: &mut Page, rows: &[RequestRow]) {
     for row in rows.iter().take(MAX_REQUESTS) {
         let open = if row.open { ", still open" } else { "" };
         let mut text = format!(
-            "{:>9}{open}, {} into the recording",
+            "{:>9}{open}, {}",
             duration(row.latency_ns),
-            duration(row.at_ns)
+            began(row.at_ns)
         );
         if let Some(time) = row
             .tasks

@@ -101,11 +101,14 @@
     }
   };
 
+  // Those that were there already have no time in it.
+  const began = (at) => at > 0 ? duration(at) + " into the recording" : "from before the recording";
+
   const choose = (index) => {
     at = index;
     const one = requests[at];
     const said = one.time.map(([part, of]) => Math.round(of / 10) + "\u00a0% " + parts[part][0]);
-    chosen.textContent = duration(one.took) + ", " + duration(one.at) + " into the recording: " +
+    chosen.textContent = duration(one.took) + ", " + began(one.at) + ": " +
       said.join("; ") + (one.finding ? "; of finding no. " + one.finding : "") +
       ". Step by step: whywait report RECORDING --request " + one.id;
     split.replaceChildren(...one.time.map(([part, of]) => {

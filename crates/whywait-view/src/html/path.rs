@@ -8,7 +8,7 @@ use whywait_model::path::Step;
 use whywait_model::requests::Slow;
 use whywait_report::text::sentences::{self, Frame, Steps};
 use whywait_report::text::words;
-use whywait_words::{counted, duration};
+use whywait_words::{capitalised, counted, duration};
 
 use super::svg::{
     figures, fits, fitting, inside, label, legend, name, picture, px, time_axis, whole,
@@ -250,8 +250,8 @@ fn request(slow: &Slow, index: usize) -> Markup {
             summary { strong { (title) } }
             @if slow.path.is_empty() {
                 p {
-                    "It arrived " (duration(slow.at_ns)) " into the recording; its response \
-                     was not seen, so there is no critical path to show."
+                    (capitalised(&sentences::began(slow))) "; its response was not seen, so there \
+                     is no critical path to show."
                 }
             } @else {
                 @let lanes = Lanes::new(slow);
