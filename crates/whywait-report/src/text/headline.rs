@@ -17,6 +17,8 @@ use crate::Report;
 const MUCH_STOLEN: u64 = 20;
 /// Of less a rate says nothing.
 const SECOND_NS: u64 = 1_000_000_000;
+/// The 99th percentile is not among fewer than one in so many.
+const FEW_ARE_ONE_IN: u64 = 100;
 /// Requests that were set aside are worth a word from this age on.
 const SET_ASIDE_NS: u64 = 1_000_000_000;
 
@@ -140,12 +142,18 @@ pub(super) fn impact(page: &mut Page, report: &Report, first: &Finding) {
             text.push_str(&format!(", {} slowed", percent(saving.requests, all)));
         }
     }
-    let effect = finding::effect(saving).or_else(|| {
+    let of_all = |name, which| {
         let latency = requests.latency_ns?;
-        Some(format!("p99 {}", percentile(&latency, Percentile::P99)))
-    });
-    if let Some(effect) = effect {
-        text.push_str(&format!(": {effect}"));
+        Some(format!("{name} {}", percentile(&latency, which)))
+    };
+    // So few are slowed that percentiles say hardly anything of them.
+    let few = saving.kind == SavingKind::Latency
+        && (1..all.div_ceil(FEW_ARE_ONE_IN)).contains(&saving.requests);
+    let max = of_all("max", Percentile::Max).filter(|_| few);
+    let effect = finding::effect(saving).or_else(|| of_all("p99", Percentile::P99));
+    let figures: Vec<String> = max.into_iter().chain(effect).collect();
+    if !figures.is_empty() {
+        text.push_str(&format!(": {}", figures.join("; ")));
     }
     page.paragraph("", "    ", &[(Style::Strong, &text)]);
 }

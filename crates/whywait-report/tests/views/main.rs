@@ -7,7 +7,7 @@ mod convoy;
 mod reports;
 
 use whywait_findings::Verdict;
-use whywait_model::requests::{Datagrams, OpenRequests, OwnRequests};
+use whywait_model::requests::{Datagrams, Latency, OpenRequests, OwnRequests};
 use whywait_report::text::{TextOptions, render, request, sentences, waits};
 use whywait_report::{
     BRIEF_BYTES, Report, brief_schema, brief_to_json, request_to_json, to_json, waits_to_json,
@@ -454,6 +454,33 @@ fn answer(text: &str) -> &str {
         }
         false => text,
     }
+}
+
+#[test]
+fn the_first_line_has_the_largest_latency_where_percentiles_are_of_others() {
+    let mut report = reports::blocked_loop();
+    report.requests.count = 41 * 100;
+    report.requests.latency_ns = Some(Latency {
+        p50: 2_000_000,
+        p99: 9_000_000,
+        max: 182_000_000,
+        at_least_from: None,
+    });
+    let first = |report: &Report| {
+        let text = render(report, TextOptions { width: 400, ..WIDE });
+        text.lines().next().expect("a line").to_owned()
+    };
+    assert!(
+        first(&report).ends_with("1.0 % slowed: p99 9 ms"),
+        "{}",
+        first(&report)
+    );
+    report.requests.count += 1;
+    let said = first(&report);
+    assert!(
+        said.ends_with("1.0 % slowed: max 182 ms; p99 9 ms"),
+        "{said}"
+    );
 }
 
 #[test]
