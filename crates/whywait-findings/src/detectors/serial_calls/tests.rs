@@ -99,6 +99,32 @@ fn a_request_that_is_alone_shows_all_its_calls() {
 }
 
 #[test]
+fn calls_take_no_more_than_their_requests() {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let mut seq = 0;
+    for number in 0..12_u64 {
+        // The median request has all ten calls, the mean one has eight.
+        let (at, calls) = (10 + 200 * number, if number < 5 { 6 } else { 10 });
+        for n in 0..calls {
+            seq += 1;
+            script.exchange(&call(1_000_000, seq, at + 10 * n, at + 10 * n + 10));
+        }
+        let request = script.request(1_000_000 + number);
+        request
+            .epoll(7)
+            .ready(at)
+            .read(at, LOOP)
+            .answered(at + 10 * calls, LOOP);
+    }
+    script.peer(&peer(seq.into(), 1)).ends(10_000);
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let title = &findings[0].title;
+    assert!(title.ends_with("83.3 ms of 83.3 ms (typically)"), "{title}");
+}
+
+#[test]
 fn rows_in_each_of_many_processes_are_one_finding() {
     let mut script = Script::new();
     let mut calls = 0;
