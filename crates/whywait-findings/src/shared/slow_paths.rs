@@ -214,14 +214,12 @@ impl Shares {
         };
         let least = self.each_ns.last().copied().unwrap_or(0);
         let most = self.each_ns.first().copied().unwrap_or(0);
-        let each = if self.each_ns.len() > 1 {
-            format!(
-                "; each {}, median {}",
-                duration_range(least, most),
-                duration(self.median_ns())
-            )
-        } else {
-            String::new()
+        let range = duration_range(least, most);
+        let each = match self.each_ns.len() {
+            0 | 1 => String::new(),
+            // Alike as they are written: the median is that, too.
+            _ if range == duration(most) => format!("; each {range}"),
+            _ => format!("; each {range}, median {}", duration(self.median_ns())),
         };
         format!(
             "{} of the {} that {} took: {}{all}{each}",
@@ -510,6 +508,16 @@ mod tests {
     use crate::finding::SavingKind;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_median_is_said_where_requests_are_not_alike() {
+        let of = |each_ms: &[u64]| {
+            let each = each_ms.iter().map(|ms| (ms * MS, ms * MS));
+            Shares::new(each).spread(60 * MS)
+        };
+        assert!(of(&[10, 20, 30]).ends_with("; each 10 to 30 ms, median 20 ms"));
+        assert!(of(&[20, 20, 20]).ends_with("; each 20 ms"));
+    }
 
     #[test]
     fn what_a_few_requests_had_is_a_warning_only_where_it_is_much_of_all_that_was_slow() {
