@@ -255,6 +255,9 @@ pub(super) fn chain(finding: &Finding) -> Vec<String> {
     chain.links().collect()
 }
 
+/// What a holder does begins so, with how long it took the time that counts.
+const HELD_IT_FOR: &str = "held it for ";
+
 /// Adds `: up to 120 ms, 44 times, 3.10 s in all` to what somebody does.
 fn how_often(spells: Spells, does: &mut String) {
     let longest = duration(spells.longest_ns);
@@ -264,12 +267,19 @@ fn how_often(spells: Spells, does: &mut String) {
         1 => Some(longest),
         _ => Some(format!("up to {longest}")),
     };
-    let all = || {
-        let (times, all) = (count(spells.times), duration(spells.total_ns));
-        format!("{times} times, {all} in all")
-    };
+    let times = || format!("{} times", count(spells.times));
+    let times = (spells.times > 1).then(times);
+    let all = || format!("{} in all", duration(spells.total_ns));
     let all = (spells.times > 1).then(all);
-    let figures: Vec<String> = at_most.into_iter().chain(all).collect();
+    // How long another one took is said already.
+    let of_several = does.starts_with(HELD_IT_FOR) && at_most.is_some();
+    let figures: Vec<String> = match times {
+        Some(times) if of_several => [Some(format!("one of {times}")), at_most, all]
+            .into_iter()
+            .flatten()
+            .collect(),
+        times => [at_most, times, all].into_iter().flatten().collect(),
+    };
     if !figures.is_empty() {
         does.push_str(&format!(": {}", figures.join(", ")));
     }
@@ -404,5 +414,36 @@ pub(super) const fn confidence(confidence: Confidence) -> &'static str {
         Confidence::High => "high",
         Confidence::Medium => "medium",
         Confidence::Low => "low",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_counts_is_one_of_several_and_not_up_to_more() {
+        let spells = Spells {
+            times: 49,
+            total_ns: 329_000_000,
+            longest_ns: 23_800_000,
+        };
+        let with = |does: &str| {
+            let mut text = does.to_owned();
+            how_often(spells, &mut text);
+            text
+        };
+        assert_eq!(
+            with("held it for 6.81 ms"),
+            "held it for 6.81 ms: one of 49 times, up to 23.8 ms, 329 ms in all"
+        );
+        assert_eq!(
+            with("held it for 23.8 ms"),
+            "held it for 23.8 ms: 49 times, 329 ms in all"
+        );
+        assert_eq!(
+            with("asleep in fsync"),
+            "asleep in fsync: up to 23.8 ms, 49 times, 329 ms in all"
+        );
     }
 }
