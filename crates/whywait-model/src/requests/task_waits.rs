@@ -184,7 +184,7 @@ const GO_WAITS: &[(&str, TaskWaitKind, &str)] = &[
     ("sync.runtime_notifyListWait", Condition, "sync.Cond.Wait"),
     ("runtime.chansend", Channel, "chan send"),
     ("runtime.chanrecv", Channel, "chan receive"),
-    ("runtime.selectgo", Select, "select"),
+    ("runtime.selectgo", Select, "Go's select"),
     ("runtime.block", Select, "select without cases"),
     ("time.Sleep", Timer, "time.Sleep"),
     ("internal/poll.runtime_pollWait", Network, "a socket"),
