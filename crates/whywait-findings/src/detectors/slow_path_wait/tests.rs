@@ -421,8 +421,8 @@ fn who_tries_again_and_again_for_what_only_one_has_waits_for_a_lock() {
     assert_eq!(finding.code, Code::of(&lock_contention::DECLARATION));
     assert_eq!(
         finding.title,
-        "12 slow requests slept 59 % of their time in take_lease for a lock, again and again (7 \
-         times, 5 ms each, at the median); who has it sleeps in print_label"
+        "12 slow requests slept 59 % of their time in take_lease for a lock, again and again, \
+         typically 7 times for 5 ms; who has it sleeps in print_label"
     );
     let cause = finding.cause.as_ref().expect("who has it is seen");
     assert_eq!(cause.doing, "has the lock, and sleeps in print_label");
@@ -436,8 +436,8 @@ fn what_it_tries_for_again_and_again_may_be_no_lock() {
     assert_eq!(finding.code, Code::of(&DECLARATION));
     assert_eq!(
         finding.title,
-        "12 slow requests slept 59 % of their time in take_lease, again and again (7 times, 5 ms \
-         each, at the median) (clock_nanosleep, 3 threads conn*)"
+        "12 slow requests slept 59 % of their time in take_lease, again and again, typically 7 \
+         times for 5 ms (clock_nanosleep, 3 threads conn*)"
     );
     assert!(!finding.fix.contains("own sleep"), "{}", finding.fix);
 }

@@ -62,10 +62,10 @@ impl<'a> Tries<'a> {
         })
     }
 
-    /// `, again and again (7 times, 5.08 ms each, at the median)`.
+    /// `, again and again, typically 7 times for 5.08 ms`.
     pub(super) fn title(&self) -> String {
         format!(
-            ", again and again ({}, {} each, at the median)",
+            ", again and again, typically {} for {}",
             counted(self.times, "time"),
             duration(self.each_ns)
         )
