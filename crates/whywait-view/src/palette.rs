@@ -194,6 +194,24 @@ mod tests {
         }
     }
 
+    /// What verdicts and findings look like on the page, on both grounds.
+    #[test]
+    fn no_part_has_the_colour_of_a_verdict() {
+        // Side by side, and the parts' names are there: less than what tells parts apart for all.
+        const APART: f64 = 20.0;
+        let css = include_str!("assets/page.css");
+        let [most, ..] = &EYES;
+        for tone in ["--error: ", "--warning: ", "--good: ", "--info: "] {
+            let tones: Vec<&str> = css.split(tone).skip(1).map(|rest| &rest[..7]).collect();
+            assert_eq!(tones.len(), 2, "{tone}");
+            for (tone, part) in tones.iter().flat_map(|tone| PARTS.map(|part| (tone, part))) {
+                let pairs = seen(tone, most).into_iter().zip(seen(part.fill, most));
+                let apart = pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                assert!(apart >= APART, "{tone} and {part:?}: {apart:.1}");
+            }
+        }
+    }
+
     const PARTS: [Paint; 13] = [
         STRANDED, BUSY, WAKEUP, CPU, RUNNABLE, LOCK, THREAD, DISK, NETWORK, TIMER, URING, FAULT,
         UNKNOWN,
