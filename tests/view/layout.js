@@ -66,6 +66,20 @@
     }
   }
 
+  // A scale of latencies says what it is with two labels at least.
+  for (const [id, left] of [["heat", true], ["heat-narrow", true], ["histogram", false],
+    ["histogram-narrow", false]]) {
+    const svg = document.getElementById(id);
+    if (!svg || !seen(svg)) continue;
+    const units = [...svg.querySelectorAll("text.t")].filter((text) =>
+      /^[\d.,]+\s(ns|us|ms|s|min .*)$/.test(text.textContent) &&
+      (text.getAttribute("text-anchor") === "end") === left);
+    if (units.length < 2) say("a scale without labels", id);
+  }
+  const timeline = document.getElementById("timeline");
+  const latencies = timeline && timeline.dataset.latencies;
+  if (latencies && latencies.split(" ").length < 2) say("a scale without labels", "timeline");
+
   // Nothing is wider than the window but what can be scrolled, which shows that it can.
   const wide = document.documentElement.scrollWidth - innerWidth;
   if (wide > 1) say("wider than the window", wide + " pixels");

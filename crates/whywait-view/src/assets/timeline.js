@@ -23,6 +23,8 @@
   }
   low -= 0.1;
   high += 0.1;
+  // The labels of the scale of latencies.
+  const latencies = section.dataset.latencies.split(" ").map(Number);
   let from = 0, to = ends, at = -1, width = 0;
   const least = Math.max(ends / 100000, 10);
 
@@ -56,19 +58,16 @@
     pen.scale(scale, scale);
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
-    // The scale of latencies: powers of ten, and where they are few twice and five times those.
     let last = Infinity;
-    for (let power = Math.floor(low); power <= high; power += 1) {
-      for (const times of high - low < 2 ? [1, 2, 5] : [1]) {
-        const log = power + Math.log10(times);
-        if (log < low || log > high || last - y(log) < 14) continue;
-        last = y(log);
-        pen.fillStyle = line;
-        pen.fillRect(LEFT, last, width - LEFT, 1);
-        pen.fillStyle = soft;
-        pen.textAlign = "end";
-        pen.fillText(duration(times * 10 ** power), LEFT - 8, last);
-      }
+    for (const tick of latencies) {
+      const at = y(Math.log10(tick));
+      if (last - at < 14) continue;
+      last = at;
+      pen.fillStyle = line;
+      pen.fillRect(LEFT, last, width - LEFT, 1);
+      pen.fillStyle = soft;
+      pen.textAlign = "end";
+      pen.fillText(duration(tick), LEFT - 8, last);
     }
     // The scale of time.
     const most = Math.max(3, Math.floor((width - LEFT) / 90));

@@ -300,11 +300,16 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// From one latency to another, both more than nothing.
+    /// From one latency to another, both more than nothing. What is alike lies in the middle.
     pub(crate) fn new(from_ns: u64, to_ns: u64) -> Self {
+        const LEAST: f64 = 0.1;
         let from = (from_ns.max(1) as f64).log10();
-        let to = (to_ns.max(1) as f64).log10().max(from + 0.1);
-        Self { from, to }
+        let to = (to_ns.max(1) as f64).log10().max(from);
+        let more = ((LEAST - (to - from)) / 2.0).max(0.0);
+        Self {
+            from: from - more,
+            to: to + more,
+        }
     }
 
     /// Where a latency lies, from 0 to 1.
@@ -318,8 +323,26 @@ impl Log {
         10f64.powf(self.from + at * (self.to - self.from)) as u64
     }
 
-    /// Powers of ten, and where they are few also twice and five times those.
+    /// Powers of ten, and where they are few also twice and five times those; of less than that
+    /// equal steps. There are always two.
     pub(crate) fn ticks(self) -> Vec<u64> {
+        let ticks = self.round_ticks();
+        if ticks.len() > 1 {
+            return ticks;
+        }
+        let (from, to) = (10f64.powf(self.from), 10f64.powf(self.to));
+        let raw = (to - from) / 4.0;
+        let power = 10f64.powf(raw.log10().floor());
+        let steps = [5.0, 2.0, 1.0].map(|times| (times * power).max(1.0));
+        let within = steps.map(|step| {
+            let all = (from / step).ceil() as u64..=(to / step).floor() as u64;
+            all.map(|n| (n as f64 * step) as u64).collect::<Vec<u64>>()
+        });
+        let enough = within.into_iter().find(|ticks| ticks.len() > 1);
+        enough.unwrap_or(ticks)
+    }
+
+    fn round_ticks(self) -> Vec<u64> {
         let decades = self.to - self.from;
         let times: &[u64] = match decades {
             d if d < 1.2 => &[1, 2, 3, 5, 7],
@@ -353,6 +376,26 @@ mod tests {
             Log::new(1_000, 1_000_000).ticks(),
             [1_000, 10_000, 100_000, 1_000_000]
         );
+        assert_eq!(
+            Log::new(190_000_000, 276_000_000).ticks(),
+            [200_000_000, 250_000_000]
+        );
+    }
+
+    #[test]
+    fn a_scale_of_latencies_has_two_labels_at_least() {
+        let words = |ns: &u64| whywait_words::duration(*ns);
+        for at in 0..=140 {
+            let from = 10f64.powf(4.0 + f64::from(at) / 20.0);
+            for times in [1.0, 1.01, 1.1, 1.3, 1.6, 2.0, 3.0, 9.0, 1000.0] {
+                let scale = Log::new(from as u64, (from * times) as u64);
+                let mut labels: Vec<String> = scale.ticks().iter().map(words).collect();
+                let all = labels.len();
+                labels.dedup();
+                assert!((2..=8).contains(&all), "{from} {times}: {labels:?}");
+                assert_eq!(labels.len(), all, "{from} {times}: {labels:?}");
+            }
+        }
     }
 
     #[test]

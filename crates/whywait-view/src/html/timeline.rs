@@ -8,7 +8,7 @@ use whywait_report::text::{sentences, words};
 use whywait_words::count;
 
 use super::marks::Concerned;
-use super::svg::legend;
+use super::svg::{Log, legend};
 use crate::palette::{self, Paint};
 
 /// So many requests are there: the slowest.
@@ -24,7 +24,7 @@ pub(crate) fn section(model: &Model, report: &Report, what: &str) -> Markup {
     html! {
         @if !requests.is_empty() {
             section id="timeline" hidden data-requests=(requests) data-parts=(parts())
-                data-ends=(report.target.duration_ns / 1_000) {
+                data-ends=(report.target.duration_ns / 1_000) data-latencies=(latencies(&slow)) {
                 h2 { "Every slow " (what) }
                 p class="hint" {
                     "Drag to move, turn the wheel or press + and - to zoom, click a dot or press \
@@ -112,6 +112,15 @@ fn requests(slow: &[RequestRef<'_>], model: &Model, report: &Report) -> String {
         )
     };
     slow.iter().map(one).collect::<Vec<_>>().join(";")
+}
+
+/// What the scale of latencies says (microseconds). The picture has a little more, above and below.
+fn latencies(slow: &[RequestRef<'_>]) -> String {
+    let ages = || slow.iter().map(|request| request.age_ns());
+    let (least, most) = (ages().min().unwrap_or(0), ages().max().unwrap_or(0));
+    let ticks = Log::new(least / 5 * 4, most / 4 * 5).ticks();
+    let ticks = ticks.iter().map(|ns| (ns / 1_000).max(1).to_string());
+    ticks.collect::<Vec<_>>().join(" ")
 }
 
 fn permille(ns: u64, of_ns: u64) -> u64 {
