@@ -59,7 +59,8 @@ pub(crate) fn whole(raw: &str) -> String {
     name(raw, 300)
 }
 
-/// A sentence, in which no line ends between a figure and its unit, or within an option.
+/// A sentence, in which no line ends between a figure and its unit, or at a hyphen within an option
+/// or a path.
 pub(crate) fn figures(text: &str) -> Markup {
     figures_and(text, |word| html! { (word) })
 }
@@ -74,7 +75,10 @@ fn figures_and(text: &str, other: impl Fn(&str) -> Markup) -> Markup {
     // Of a narrow window's line.
     const LONGEST: usize = 30;
     let unit = |word: &str| UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
-    let is_option = |word: &str| word.starts_with("--") && word.len() <= LONGEST;
+    let is_option = |word: &str| {
+        let begins = word.trim_start_matches('(').starts_with(['-', '/']);
+        begins && (3..=LONGEST).contains(&word.len()) && word.contains('-')
+    };
     let mut words = text.split(' ').peekable();
     let mut parts: Vec<(&str, Option<&str>)> = Vec::new();
     while let Some(word) = words.next() {
@@ -416,6 +420,21 @@ mod tests {
              <span class=\"figure\">--cfg</span>"
         );
         assert_eq!(figures("").into_string(), "");
+    }
+
+    #[test]
+    fn no_line_ends_at_a_hyphen_of_an_option_or_a_path() {
+        let whole = |word: &str| format!("<span class=\"figure\">{word}</span>");
+        for word in [
+            "(-XX:+UseZGC,",
+            "-XX:+UseShenandoahGC)",
+            "/tmp/perf-PID.map",
+        ] {
+            assert_eq!(figures(word).into_string(), whole(word));
+        }
+        for word in ["-", "--", "keep-alive", "/proc/1/maps", "- and"] {
+            assert_eq!(figures(word).into_string(), word);
+        }
     }
 
     #[test]
