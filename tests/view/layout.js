@@ -54,8 +54,8 @@
         Math.min(one.right, cell.right) - Math.max(one.left, cell.left) > 1;
       if (cells.some(hides)) say("a number hides a cell in", svg.id);
     }
-    // A dashed line that marks a latency goes through no label.
-    for (const line of svg.querySelectorAll("line.mark")) {
+    // A dashed line that marks a latency goes through no label, nor does one from a number down.
+    for (const line of svg.querySelectorAll("line.mark, line.lead")) {
       const mark = box(line);
       for (const { text, box: one } of boxes) {
         const across = mark.left > one.left + 1 && mark.left < one.right - 1;

@@ -10,6 +10,7 @@ use whywait_report::text::sentences;
 use whywait_words::{count, duration, duration_range, percent};
 
 use super::marks::{self, Concerned, Marks};
+use super::scale::Scale;
 use super::svg::{
     Log, apart, grid, label, legend, picture, px, swatch, tick, time_axis, whole, wide,
 };
@@ -30,7 +31,7 @@ pub(crate) struct Latencies {
 
 /// Slow requests by when they came and how long they took.
 struct Heat {
-    scale: Log,
+    scale: Scale,
     duration_ns: u64,
     slow: Vec<SlowRequest>,
     /// Of which finding some are: its number and colour, and how many these are.
@@ -94,10 +95,11 @@ impl Heat {
                 })
             })
             .collect();
-        let least = slow.iter().map(|one| one.ns).min()?;
-        let most = slow.iter().map(|one| one.ns).max()?;
+        if slow.is_empty() {
+            return None;
+        }
         let marked = slow.iter().filter(|one| one.marked).count() as u64;
-        let scale = Log::new(least, most);
+        let scale = Scale::new(slow.iter().map(|one| one.ns).collect(), ROWS);
         Some(Self {
             scale,
             duration_ns: report.target.duration_ns.max(1),
@@ -122,16 +124,11 @@ impl Heat {
         for one in &self.slow {
             let at = one.at_ns as f64 / self.duration_ns as f64;
             let column = ((at * columns as f64) as usize).min(columns - 1);
-            let cell = cells.entry((column, self.row(one.ns))).or_default();
+            let cell = cells.entry((column, self.scale.row(one.ns))).or_default();
             cell.count += 1;
             cell.marked += u64::from(one.marked);
         }
         cells
-    }
-
-    /// In which row a latency is, from the bottom.
-    fn row(&self, ns: u64) -> usize {
-        ((self.scale.at(ns) * ROWS as f64) as usize).min(ROWS - 1)
     }
 
     /// The colour of a cell: the finding's, where most in it are.
@@ -420,6 +417,11 @@ fn heat_map(heat: &Heat) -> Markup {
         .rev()
         .map(|ns| (y_of(ns) + 4.0, 12.0, ns));
     let ticks = apart(ticks);
+    let gap = heat.scale.gap().map(|gap| {
+        let [from, to] = [gap.row, gap.end].map(|row| bottom - CELL * row as f64);
+        let range = duration_range(gap.from_ns, gap.to_ns);
+        (from, to, format!("none took {range}: cut short"))
+    });
     picture("heat", "Slow requests by time and latency", |canvas| {
         let (left, right) = (LEFT, canvas.width - RIGHT);
         let columns = canvas.pick(COLUMNS, COLUMNS / 3);
@@ -429,11 +431,20 @@ fn heat_map(heat: &Heat) -> Markup {
         let cells = heat.cells(columns);
         let most = cells.values().map(|cell| cell.count).max().unwrap_or(1);
         let drawn = html! {
-            @for ns in heat.scale.ticks() {
-                (grid(left, y_of(ns), right, y_of(ns)))
+            @for (y, ns) in &ticks {
+                (grid(left, y_of(*ns), right, y_of(*ns)))
+                (label(left - 8.0, *y, "end", &duration(*ns)))
             }
-            @for (y, ns) in &ticks { (label(left - 8.0, *y, "end", &duration(*ns))) }
             (time_axis(left, right - left, NUMBERS, end, heat.duration_ns))
+            @if let Some((from, to, text)) = &gap {
+                rect class="gap" x=(px(left)) y=(px(*to)) width=(px(right - left))
+                    height=(px(from - to)) fill="#8a94a3" fill-opacity="0.18" {}
+                @let leads = heat.slowest.iter().filter(|(_, ns)| y_of(*ns) > *from);
+                @let leads: Vec<f64> = leads.map(|(at_ns, _)| x(*at_ns)).collect();
+                @if let Some((at, anchor)) = beside(&leads, left, right, wide(text)) {
+                    (label(at, (from + to) / 2.0 + 4.0, anchor, text))
+                }
+            }
             @for ((column, row), cell) in &cells {
                 rect x=(px(left + width * *column as f64))
                     y=(px(bottom - CELL * (*row + 1) as f64))
@@ -443,8 +454,8 @@ fn heat_map(heat: &Heat) -> Markup {
                     title {
                         (count(cell.count)) " took "
                         (duration_range(
-                            heat.scale.value(*row as f64 / ROWS as f64),
-                            heat.scale.value((*row + 1) as f64 / ROWS as f64)
+                            heat.scale.begins(*row),
+                            heat.scale.begins(*row + 1)
                         ))
                         ", from " (duration((part * *column as f64) as u64)) " on"
                         @if let (Some((number, ..)), 1..) = (heat.finding, cell.marked) {
@@ -455,7 +466,7 @@ fn heat_map(heat: &Heat) -> Markup {
             }
             // From each number down to its cell.
             @for (at_ns, ns) in &heat.slowest {
-                @let top = bottom - CELL * (heat.row(*ns) + 1) as f64;
+                @let top = bottom - CELL * (heat.scale.row(*ns) + 1) as f64;
                 @if top > NUMBERS + 1.0 {
                     line class="lead" x1=(px(x(*at_ns))) x2=(px(x(*at_ns))) y1="17" y2=(px(top))
                         stroke="#4a5260" {}
@@ -474,6 +485,23 @@ fn heat_map(heat: &Heat) -> Markup {
         };
         (end + 22.0, drawn)
     })
+}
+
+/// Where a label has room between two sides and no line crosses it: at the left, or else at the
+/// right.
+fn beside(lines: &[f64], left: f64, right: f64, width: f64) -> Option<(f64, &'static str)> {
+    const GAP: f64 = 8.0;
+    let free = |from: f64| {
+        let around = from - 2.0..=from + width + 2.0;
+        !lines.iter().any(|line| around.contains(line))
+    };
+    if free(left + GAP) {
+        Some((left + GAP, "start"))
+    } else if free(right - GAP - width) {
+        Some((right - GAP, "end"))
+    } else {
+        None
+    }
 }
 
 /// When the cause of a finding was where its stack shows it.
@@ -512,6 +540,13 @@ mod tests {
             seen(&buckets, |ns| ns as f64),
             [bucket(0, 6, 3), bucket(6, 20, 4), bucket(30, 31, 8)]
         );
+    }
+
+    #[test]
+    fn no_line_crosses_what_is_said_of_a_gap() {
+        assert_eq!(beside(&[], 0.0, 300.0, 100.0), Some((8.0, "start")));
+        assert_eq!(beside(&[50.0], 0.0, 300.0, 100.0), Some((292.0, "end")));
+        assert_eq!(beside(&[50.0, 250.0], 0.0, 300.0, 100.0), None);
     }
 
     #[test]

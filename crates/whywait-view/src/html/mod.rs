@@ -15,6 +15,7 @@ mod path;
 mod prose;
 mod ranges;
 mod saving;
+mod scale;
 mod svg;
 mod tables;
 mod timeline;

@@ -307,13 +307,30 @@ impl Log {
     /// From one latency to another, both more than nothing. What is alike lies in the middle.
     pub(crate) fn new(from_ns: u64, to_ns: u64) -> Self {
         const LEAST: f64 = 0.1;
-        let from = (from_ns.max(1) as f64).log10();
-        let to = (to_ns.max(1) as f64).log10().max(from);
-        let more = ((LEAST - (to - from)) / 2.0).max(0.0);
+        let log = Self::between(from_ns, to_ns.max(from_ns));
+        let more = ((LEAST - (log.to - log.from)) / 2.0).max(0.0);
+        log.wider(more, more)
+    }
+
+    /// The same, which may have no width yet.
+    pub(crate) fn between(from_ns: u64, to_ns: u64) -> Self {
         Self {
-            from: from - more,
-            to: to + more,
+            from: (from_ns.max(1) as f64).log10(),
+            to: (to_ns.max(1) as f64).log10(),
         }
+    }
+
+    /// Wider by so much below and above, as logarithms of factors.
+    pub(crate) fn wider(self, below: f64, above: f64) -> Self {
+        Self {
+            from: self.from - below,
+            to: self.to + above,
+        }
+    }
+
+    /// Whether a latency is not above it.
+    pub(crate) fn ends(self, ns: u64) -> bool {
+        (ns.max(1) as f64).log10() <= self.to
     }
 
     /// Where a latency lies, from 0 to 1.
