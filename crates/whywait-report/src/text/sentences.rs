@@ -64,6 +64,13 @@ pub fn headline(report: &Report) -> Headline {
     }
 }
 
+/// How the headline of a report without a problem begins: the verdict, without what was seen.
+pub fn answer(report: &Report) -> String {
+    let mut page = wide();
+    headline::answer(&mut page, report);
+    page.into_text().trim_end().to_owned()
+}
+
 /// The findings in the order of the text.
 pub fn ranked(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
     super::ranked(findings).into_iter()

@@ -27,7 +27,9 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
             }
             // A finding's title may begin with a name, which stays as it is.
             h1 class=[(report.verdict != Verdict::Findings).then_some("plain")] {
-                (wrapping(&whole(&headline.title)))
+                @let (answer, seen) = parted(report, &headline.title);
+                (wrapping(&whole(answer)))
+                @if !seen.is_empty() { " " span class="seen" { (wrapping(&whole(seen))) } }
             }
             @for note in &headline.notes {
                 p class="note" { (figures(&name(note, 800))) }
@@ -47,6 +49,19 @@ pub(crate) fn section(report: &Report, headline: &Headline) -> Markup {
             }
             (as_text(report))
         }
+    }
+}
+
+/// A headline's verdict, and what was seen: of a finding's title all is the verdict.
+fn parted<'a>(report: &Report, title: &'a str) -> (&'a str, &'a str) {
+    let answer = sentences::answer(report);
+    let seen = title
+        .strip_prefix(&answer)
+        .and_then(|rest| rest.strip_prefix(": "));
+    match seen.filter(|_| report.verdict != Verdict::Findings) {
+        // With the colon.
+        Some(seen) => (&title[..=answer.len()], seen),
+        None => (title, ""),
     }
 }
 

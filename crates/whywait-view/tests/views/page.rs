@@ -72,17 +72,19 @@ fn wide() -> TextOptions {
     }
 }
 
+/// A server of which there is nothing to find.
+fn quiet() -> Model {
+    let mut script = whywait_model::script::Script::new();
+    script.thread(100, "quiet").polls(100, 7, 0, 10);
+    script.request(1).ready(10).read(10, 100).answered(10, 100);
+    script.ends(1_000);
+    script.model()
+}
+
 /// Every line of the text's verdict is one that the words have, too.
 #[test]
 fn the_first_line_is_the_texts_first_line() {
-    let quiet = {
-        let mut script = whywait_model::script::Script::new();
-        script.thread(100, "quiet").polls(100, 7, 0, 10);
-        script.request(1).ready(10).read(10, 100).answered(10, 100);
-        script.ends(1_000);
-        script.model()
-    };
-    for model in [blocked("handler").model(), quiet] {
+    for model in [blocked("handler").model(), quiet()] {
         let report = report(&model);
         let headline = sentences::headline(&report);
         let text = text::render(&report, wide());
@@ -96,6 +98,22 @@ fn the_first_line_is_the_texts_first_line() {
         assert!(answer.ends_with(&headline.title), "{answer}\n{headline:?}");
         assert!(page.contains(&headline.title));
     }
+}
+
+#[test]
+fn a_verdict_without_a_finding_is_larger_than_what_was_seen() {
+    let model = quiet();
+    let report = report(&model);
+    let page = whywait_view::html(&model, &report);
+    let (_, rest) = page.split_once("<h1").expect("a headline");
+    let (headline, _) = rest.split_once("</h1>").expect("it ends");
+    let parts = headline.split_once("<span class=\"seen\">");
+    let (answer, seen) = parts.expect("what was seen");
+    let answer = shown(&format!("<body><h1{answer}<script>"));
+    let title = sentences::headline(&report).title;
+    assert!(title.starts_with(answer.trim_end()), "{answer}");
+    assert!(answer.trim_end().ends_with(':'), "{answer}");
+    assert!(seen.contains(" to the target"), "{seen}");
 }
 
 #[test]
