@@ -238,8 +238,10 @@ impl Meanwhile {
             return format!("the runtime {did}");
         }
         match (&self.function, self.waited_for) {
-            (Some(function), true) => format!("they waited for {function} in thread {who}"),
-            (None, true) => format!("they waited for thread {who}, which could not be stopped"),
+            (Some(function), true) => format!("the others waited for {function} in thread {who}"),
+            (None, true) => {
+                format!("the others waited for thread {who}, which could not be stopped")
+            }
             (Some(function), false) => {
                 format!("thread {who} worked meanwhile ({share} of the work), in {function}")
             }

@@ -51,8 +51,8 @@ fn a_thread_that_cannot_be_stopped_is_waited_for() {
     assert_eq!(
         finding.title,
         "10 slow requests waited 99.3 % of their time while all threads of the process were \
-         stopped, 10 times, for up to 399 ms; they waited for code compiled at run time in thread \
-         scorer (3)"
+         stopped, 10 times, for up to 399 ms; the others waited for code compiled at run time in \
+         thread scorer (3)"
     );
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!(finding.cause.as_ref().map(|cause| cause.tid), Some(SCORER));
