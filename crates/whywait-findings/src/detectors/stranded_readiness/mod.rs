@@ -495,7 +495,7 @@ fn without_cpu(did: &Elsewhere) -> Option<Evidence> {
 /// That a fix spares some requests nothing.
 fn had_to_wait(pool: &EpollPool, spared: usize) -> Option<Evidence> {
     let text = format!(
-        "{spared} of these requests would have had to wait anyway: the pool has {} threads",
+        "{spared} of these requests would have had to wait anyway, as the pool has {} threads",
         pool.members.len()
     );
     (spared > 0).then(|| Evidence::new(text).of_fix())
