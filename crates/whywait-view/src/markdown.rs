@@ -190,7 +190,8 @@ impl MarkdownPage {
             self.by_calls(report);
             self.table(&["by what threads did", "share>", "time>"], &rows);
         } else {
-            self.table(&["where the time went", "share>", "time>"], &rows);
+            let called = sentences::time_is_called(&report.requests);
+            self.table(&[called, "share>", "time>"], &rows);
             self.by_calls(report);
         }
         for (name, fact) in sentences::facts(report) {

@@ -12,7 +12,7 @@ use super::by_calls;
 use super::page::{Page, Style};
 use super::rings;
 use super::slowest;
-use super::{task_waits, tasks, words};
+use super::{sentences, task_waits, tasks, words};
 
 /// Parts of less than this share are summed up in one line.
 const SMALL_PERMILLE: u64 = 5;
@@ -80,7 +80,8 @@ pub(super) fn render(page: &mut Page, requests: &Requests, rings: &[RingRow]) {
         latencies(page, requests);
         facts_besides(page, requests);
     } else {
-        time(page, &requests.time, "where the time went", Some(&of));
+        let called = sentences::time_is_called(requests);
+        time(page, &requests.time, called, Some(&of));
         facts(page, requests);
     }
     if let Some(slowest) = requests.slowest.first() {

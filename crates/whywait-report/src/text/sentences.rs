@@ -3,7 +3,7 @@
 use whywait_findings::{Confidence, Finding, SameWaits, Saving};
 use whywait_model::calls::links::Range;
 use whywait_model::path::Step;
-use whywait_model::requests::{Percentile, Slow, Time};
+use whywait_model::requests::{Percentile, Requests, Slow, Time};
 use whywait_words::{capitalised, counted};
 
 use super::by_calls::NamedTime;
@@ -165,6 +165,16 @@ fn known(report: &Report) -> (Vec<NamedTime>, Vec<NamedTime>) {
 pub fn better_by_calls(report: &Report) -> bool {
     let requests = &report.requests;
     by_calls::totals(requests, total_ns(&requests.time)).is_some()
+}
+
+/// Where the time by threads is the table of the requests' time, what it is called. Where their
+/// tasks were looked at it says what it is by: a task may wait for a lock while its thread waits
+/// for the next timer.
+pub fn time_is_called(requests: &Requests) -> &'static str {
+    match &requests.task_waits {
+        Some(waits) if waits.looks > 0 => "where the time went, by what threads did",
+        _ => "where the time went",
+    }
 }
 
 /// Which part of the time by threads a part of the time by calls is like, for pictures.

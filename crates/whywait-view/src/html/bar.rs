@@ -5,7 +5,7 @@ use whywait_model::Model;
 use whywait_model::requests::{Account, Time};
 use whywait_report::Report;
 use whywait_report::text::{sentences, words};
-use whywait_words::{count, counted, duration, percent};
+use whywait_words::{capitalised, count, counted, duration, percent};
 
 use super::ranges;
 use super::svg::{Canvas, figures, fits, inside, picture, px, swatch};
@@ -136,10 +136,11 @@ pub(crate) fn section(bars: &[Bar], report: &Report) -> Markup {
     const ROW: f64 = 62.0;
     // As in the text.
     let by_calls_first = sentences::better_by_calls(report);
+    let called = sentences::time_is_called(&report.requests);
     html! {
         @if let Some(first) = bars.first() {
             section id="time" {
-                h2 { "Where the time went" }
+                h2 { (capitalised(if by_calls_first { "where the time went" } else { called })) }
                 @if by_calls_first {
                     (ranges::by_calls(report))
                     h3 { "By what threads did" }
