@@ -49,7 +49,7 @@ use crate::facts::{ByWhom, Facts};
 use crate::finding::{Finding, Severity};
 use crate::numbers::FINDINGS_OF_A_KIND;
 use crate::shared::runtime;
-use crate::shared::slow_paths::{self, SlowRequest, UnderWay, dominates};
+use crate::shared::slow_paths::{self, Shares, SlowRequest, UnderWay, dominates};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -163,7 +163,12 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         }
     }
     let is_dominated = |(request, wait): &OfRequest<'_>| dominates(wait.ns, request.latency_ns);
-    waits.retain(|_, all| all.iter().any(is_dominated));
+    // What is not worth a word of those that it dominates needs no bound.
+    waits.retain(|_, all| {
+        let dominated = all.iter().filter(|one| is_dominated(one));
+        let shares = dominated.map(|(request, wait)| (wait.ns, request.latency_ns));
+        Shares::new(shares).severity(slow.total_ns).is_some()
+    });
     // A fix helps also those that are not slow, and those that queue behind them.
     let quick: Vec<SlowRequest<'_>> = match waits.is_empty() {
         true => Vec::new(),
