@@ -74,7 +74,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .map(|slow| model.meta.started_ns.saturating_sub(slow.request.ready_ns)));
     let slow_ns = slow.total_ns.saturating_sub(unseen_ns);
-    let crews = serving::crews(facts).into_iter();
+    let crews = serving::crews(facts, slow_ns).into_iter();
     crews
         .filter_map(|crew| finding(model, &crew, slow_ns))
         .collect()
@@ -117,15 +117,12 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
         .iter()
         .filter(|(request, ns)| *ns >= *SLOW_NS && request.counts())
         .collect();
+    if !is_worth_it(victims.iter().map(|(_, ns)| *ns), slow_ns) {
+        return None;
+    }
     let shares = Shares::new(victims.iter().map(|(request, ns)| (*ns, request.age_ns())));
     let open = victims.iter().filter(|(request, _)| !request.is_answered());
     let open_ns = sum(open.clone().map(|(request, _)| request.age_ns()));
-    let hangs = victims.iter().any(|(_, ns)| *ns >= *WORKERS_HANG_NS);
-    if (victims.len() < *WORKERS_MIN_VICTIMS && !hangs)
-        || Share::new(shares.ns, slow_ns).is_below(*WORKERS_WORTH)
-    {
-        return None;
-    }
     let slept_ns = sum(crew.sleeps.iter().map(|sleep| sleep.ns));
     let of = |is: &dyn Fn(&WorkerSleep<'_>) -> bool| {
         let those = crew.sleeps.iter().filter(|sleep| is(sleep));
@@ -186,6 +183,18 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
         .cause(case.cause())
         .fix(case.fix());
     Some(case.about(finding))
+}
+
+/// Whether it is no burst that requests waited for so long. More of them, or longer, is worth more.
+fn is_worth_it(waited_ns: impl Iterator<Item = u64>, slow_ns: u64) -> bool {
+    let (mut victims, mut all_ns, mut longest_ns) = (0, 0_u64, 0);
+    for ns in waited_ns.filter(|ns| *ns >= *SLOW_NS) {
+        victims += 1;
+        all_ns = all_ns.saturating_add(ns);
+        longest_ns = longest_ns.max(ns);
+    }
+    let some = victims >= *WORKERS_MIN_VICTIMS || longest_ns >= *WORKERS_HANG_NS;
+    some && !Share::new(all_ns, slow_ns).is_below(*WORKERS_WORTH)
 }
 
 /// The workers that slept with no request in hand for most of the time.

@@ -11,21 +11,29 @@ use whywait_model::{
 
 use super::kept::{KeptWorkers, writes};
 use super::shift::{BusyShift, WorkerDuty};
-use super::{Backlog, WorkerSleep};
+use super::{Backlog, WorkerSleep, is_worth_it};
 use crate::facts::Facts;
 use crate::numbers::{SLEEPS_IN_WORK, SLOW_NS, Share};
 use crate::shared::intervals::Interval;
 use crate::shared::replay::{ReadByThread, Worked, workers_of};
 
 /// The crews: those who serve one port, or the unix sockets of one process.
-pub(super) fn crews<'m>(facts: &Facts<'m>) -> Vec<Backlog<'m>> {
+///
+/// Not those for whom requests did not wait enough to matter, `slow_ns` being what slow requests
+/// took, even if it was for them that they waited.
+pub(super) fn crews<'m>(facts: &Facts<'m>, slow_ns: u64) -> Vec<Backlog<'m>> {
     let places = facts.places().iter();
     places
-        .filter_map(|((_, port), requests)| crew(facts.model, *port, requests))
+        .filter_map(|((_, port), requests)| crew(facts.model, *port, requests, slow_ns))
         .collect()
 }
 
-fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<Backlog<'m>> {
+fn crew<'m>(
+    model: &'m Model,
+    port: u16,
+    requests: &[RequestRef<'m>],
+    slow_ns: u64,
+) -> Option<Backlog<'m>> {
     let took = |request: &RequestRef<'_>| request.age_ns() >= *SLOW_NS;
     if !requests.iter().any(took) {
         return None;
@@ -55,7 +63,15 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     if in_hand.is_empty() {
         return None;
     }
-    let crew = ServingWorkers::new(model, &in_hand, ready, &kept, accepts);
+    let done = Done::of(&in_hand);
+    // Nobody saw who slept before the recording began.
+    let from_ns = |request: RequestRef<'_>| request.ready_ns.max(model.meta.started_ns);
+    let waited = requests.iter().filter(|request| request.counts());
+    let waited = waited.map(|one| done.begun_ns(*one).saturating_sub(from_ns(*one)));
+    if !is_worth_it(waited, slow_ns) {
+        return None;
+    }
+    let crew = ServingWorkers::new(model, &in_hand, ready, &kept, accepts, done);
     let waiting: Vec<RequestRef<'m>> = requests
         .iter()
         .copied()
@@ -67,9 +83,8 @@ fn crew<'m>(model: &'m Model, port: u16, requests: &[RequestRef<'m>]) -> Option<
     let victims = waiting
         .iter()
         .map(|request| {
-            // Nobody saw who slept before the recording began.
-            let from_ns = request.ready_ns.max(model.meta.started_ns);
-            (*request, shift.share_of(from_ns, crew.begun_ns(*request)))
+            let begun_ns = crew.begun_ns(*request);
+            (*request, shift.share_of(from_ns(*request), begun_ns))
         })
         .collect();
     let sleeps = crew.sleeps(&shift);
@@ -172,8 +187,8 @@ impl ListenerReady {
     }
 
     fn is_polled(&self, wait: &Wait) -> bool {
-        let fd = descriptor(wait).filter(|_| system_call(wait) == SystemCall::Poll);
-        fd.is_some() && fd == self.listener.get(&wait.tgid).copied()
+        let listener = self.listener.get(&wait.tgid).copied();
+        listener.is_some() && system_call(wait) == SystemCall::Poll && descriptor(wait) == listener
     }
 
     /// Whether a thread slept in a poll or a select, which returns when what it watches is ready,
@@ -185,6 +200,35 @@ impl ListenerReady {
         let next = self.at.partition_point(|ns| *ns <= wait.out_ns);
         let ready = self.at.get(next);
         ready.is_some_and(|ns| wait.woken_ns().saturating_sub(*ns) >= *SLOW_NS)
+    }
+}
+
+/// When each worker was done with a request, in order.
+struct Done(BTreeMap<u32, Vec<Ns>>);
+
+impl Done {
+    fn of(in_hand: &ReadByThread<'_>) -> Self {
+        let mut done: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
+        for request in in_hand.values().flatten() {
+            if let Some(ns) = request.answered_ns() {
+                done.entry(request.send_tid).or_default().push(ns);
+            }
+        }
+        done.values_mut().for_each(|times| times.sort_unstable());
+        Self(done)
+    }
+
+    /// When a worker began with a request: it had read it, and answered whatever it did before. A
+    /// task may read a request and then leave its thread to others (virtual threads, goroutines):
+    /// it waits for a thread as those do that nobody has read.
+    fn begun_ns(&self, request: RequestRef<'_>) -> Ns {
+        let served_ns = request.served_ns();
+        let before = request.answered_ns().and_then(|answered_ns| {
+            let done = self.0.get(&request.send_tid)?;
+            let of_others = done.partition_point(|ns| *ns < answered_ns);
+            done[..of_others].last().copied()
+        });
+        before.map_or(served_ns, |ns| ns.max(served_ns))
     }
 }
 
@@ -201,8 +245,7 @@ struct ServingWorkers<'a, 'm> {
     own: BTreeMap<u32, HashSet<i32>>,
     /// Stacks in which workers wait for work that anybody may take.
     free: HashSet<StackId>,
-    /// When each worker was done with a request, in order.
-    done: BTreeMap<u32, Vec<Ns>>,
+    done: Done,
     /// From when until when each worker had a request that another one had read, or it before
     /// others, in order.
     taken_over: BTreeMap<u32, Vec<Interval>>,
@@ -219,6 +262,7 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         ready: ListenerReady,
         kept: &'a KeptWorkers<'m>,
         accepts: bool,
+        done: Done,
     ) -> Self {
         let own = in_hand
             .iter()
@@ -228,13 +272,6 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
                 (*tid, fds.collect())
             })
             .collect();
-        let mut done: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
-        for request in in_hand.values().flatten() {
-            if let Some(ns) = request.answered_ns() {
-                done.entry(request.send_tid).or_default().push(ns);
-            }
-        }
-        done.values_mut().for_each(|times| times.sort_unstable());
         let mut readers: HashMap<u64, Vec<(u32, u32)>> = HashMap::new();
         for (tid, requests) in in_hand {
             for request in requests {
@@ -276,17 +313,9 @@ impl<'a, 'm> ServingWorkers<'a, 'm> {
         self.in_hand.keys().filter_map(|tid| model.threads.get(tid))
     }
 
-    /// When a worker began with a request: it had read it, and answered whatever it did before. A
-    /// task may read a request and then leave its thread to others (virtual threads, goroutines):
-    /// it waits for a thread as those do that nobody has read.
+    /// When a worker began with a request.
     fn begun_ns(&self, request: RequestRef<'_>) -> Ns {
-        let served_ns = request.served_ns();
-        let before = request.answered_ns().and_then(|answered_ns| {
-            let done = self.done.get(&request.send_tid)?;
-            let of_others = done.partition_point(|ns| *ns < answered_ns);
-            done[..of_others].last().copied()
-        });
-        before.map_or(served_ns, |ns| ns.max(served_ns))
+        self.done.begun_ns(request)
     }
 
     /// Where workers sleep with a request in hand that they have read themselves.
