@@ -5,7 +5,7 @@
 //! requests, of which the slowest are kept and the others summed up; then the rows that overlap the
 //! kept ones.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
@@ -15,6 +15,7 @@ use whywait_events::{
 };
 
 use crate::calls::Calls;
+use crate::maps::HashSet;
 use crate::recorded::Recorded;
 use crate::requests::histogram::Histogram;
 use crate::requests::kept::{Counted, KeptRequests, OwnRequests};
@@ -99,7 +100,7 @@ impl Input {
         // Whose connection it was is not known of a request that was read before the recording
         // began: those that follow on it tell.
         let mut before: Vec<Request> = Vec::new();
-        let mut own_sockets: HashSet<u64> = HashSet::new();
+        let mut own_sockets: HashSet<u64> = HashSet::default();
         recording.read::<Request>(None, &mut |row| {
             if row.own && own_sockets.len() < MAX_ROWS {
                 own_sockets.insert(row.socket);

@@ -28,6 +28,7 @@ pub mod dns;
 mod incomplete;
 mod input;
 mod joined;
+mod maps;
 mod model;
 mod names;
 pub mod path;

@@ -1,7 +1,6 @@
 //! What requests and calls are called, where the recording has names.
 
-use std::collections::HashMap;
-
+use crate::maps::HashMap;
 use whywait_events::{NameKind, NameRow};
 
 /// So many names are kept: a stranger's recording may have any number of rows.

@@ -4,12 +4,13 @@
 //! while half of its threads or more are; a tool that stops one thread after the other (a tracer)
 //! is none of this.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Ns, StackId, Wait};
 
+use crate::maps::HashMap;
 use crate::rows::Rows;
 use crate::stacks::StackNames;
 use crate::timeline::Thread;

@@ -1,11 +1,12 @@
 //! Calls: what the target asked of others, on connections that it made. In the recording, a call is
 //! an exchange with a peer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{Exchange, Ns, PeerSums, Wait};
 
+use crate::maps::HashMap;
 use crate::rows::Rows;
 use crate::waits::system_call::descriptor;
 

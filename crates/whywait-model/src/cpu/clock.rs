@@ -1,11 +1,10 @@
 //! What the sampling clock says of a thread on a CPU: where it was, whether it ran at all, and
 //! whether interrupts kept its CPU.
 
-use std::collections::HashMap;
-
 use whywait_events::{Ns, Sample, StackId};
 
 use crate::joined::Joined;
+use crate::maps::HashMap;
 use crate::timeline::Thread;
 
 /// So many samples are looked through one by one.
@@ -14,7 +13,7 @@ const FEW: usize = 16;
 /// How much each user stack was sampled, in the order in which they were first.
 fn by_stack(samples: &[Sample]) -> Vec<(StackId, u64)> {
     let mut stacks: Vec<(StackId, u64)> = Vec::new();
-    let mut places: HashMap<StackId, usize> = HashMap::new();
+    let mut places: HashMap<StackId, usize> = HashMap::default();
     for sample in samples {
         let stack = sample.user_stack;
         let place = match samples.len() {

@@ -1,8 +1,8 @@
 //! Where the sampling clock found threads on a CPU, summed up over a whole recording.
 
-use std::collections::BTreeMap;
-
 use whywait_events::{Sample, StackId};
+
+use crate::maps::HashMap;
 
 /// Places that are kept apart.
 const MAX_PLACES: usize = 200_000;
@@ -10,12 +10,12 @@ const MAX_PLACES: usize = 200_000;
 /// Where the sampling clock found threads on a CPU, and for how many of its periods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sampled {
-    places: BTreeMap<SampledPlace, u64>,
+    places: HashMap<SampledPlace, u64>,
     left_out: u64,
 }
 
 /// A place in which a thread was sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampledPlace {
     /// The thread.
     pub tid: u32,
@@ -43,7 +43,10 @@ impl Sampled {
 
     /// The places, and for how many periods of the clock (`sample_hz`) each stands.
     pub fn places(&self) -> impl Iterator<Item = (&SampledPlace, u64)> {
-        self.places.iter().map(|(place, periods)| (place, *periods))
+        let places = self.places.iter();
+        let mut places: Vec<_> = places.map(|(place, periods)| (place, *periods)).collect();
+        places.sort_unstable();
+        places.into_iter()
     }
 
     /// Samples that were left out because there were too many places.

@@ -3,13 +3,12 @@
 //! Requests that are under way at a time have most of their steps in common: those of the threads
 //! that serve them. Each such step is kept once, and a path is the places of its steps.
 
-use std::collections::HashMap;
-
 use whywait_events::{Ns, Part};
 
 use super::sleeps::Sleeps;
 use super::{Path, PathStep, Walked, unserved, walked};
 use crate::calls::linked::Linked;
+use crate::maps::HashMap;
 use crate::requests::lives::Life;
 
 /// Different steps that are kept, with those of the holders of locks. The slowest requests come

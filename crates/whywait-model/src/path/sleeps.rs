@@ -2,12 +2,12 @@
 //! requests that are under way at a time lead over the same ones.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 
 use whywait_events::{Ns, Part, StackId, Wait};
 
 use super::steps::{part_of, timed_out, waits_for_threads, waker};
 use crate::calls::linked::Linked;
+use crate::maps::{HashMap, HashSet};
 use crate::timeline::Thread;
 use crate::waits::kind::WaitKind;
 use crate::waits::locks::Locks;

@@ -1,12 +1,13 @@
 //! The walk back in time over sleeps and wakes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use whywait_events::{Ns, Part};
 
 use super::PathStep;
 use super::sleeps::{Sleep, Sleeps};
 use super::steps::{active, sleep as slept, step};
+use crate::maps::HashMap;
 use crate::requests::lives::Life;
 use crate::timeline::Thread;
 use crate::waits::locks::{LetGo, Locks, MOST_LOOKED_AT};
@@ -35,7 +36,7 @@ pub(super) fn back<'m>(
         from_ns,
         reader: request.recv_tid,
         client: (request.tgid, request.fd),
-        reached: HashMap::new(),
+        reached: HashMap::default(),
         looked_at: 0,
         hops: 0,
         holders: 0,

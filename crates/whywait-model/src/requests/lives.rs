@@ -1,10 +1,11 @@
 //! How far each request got, by its row and by what its threads did.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use whywait_events::{Ns, Request, Wait, WakeContext};
 
+use crate::maps::HashMap;
 use crate::pools::EpollPool;
 use crate::requests::histogram::{Histogram, Latency};
 use crate::requests::jobs::KeptJobs;
@@ -287,7 +288,7 @@ fn end_with_processes(rows: &mut [Request], threads: &BTreeMap<u32, Thread>, ali
         return;
     }
     // When the last thread of each ended; `None`: there is one that has not.
-    let mut ended: HashMap<u32, Option<Ns>> = HashMap::new();
+    let mut ended: HashMap<u32, Option<Ns>> = HashMap::default();
     for thread in threads.values() {
         let last = ended.entry(thread.tgid).or_insert(Some(0));
         *last = last.zip(thread.ended_ns).map(|(one, other)| one.max(other));
@@ -313,7 +314,7 @@ fn name_readers(rows: &mut [Request]) {
     if !rows.iter().any(unnamed) {
         return;
     }
-    let mut answers_its_own: HashMap<u32, bool> = HashMap::new();
+    let mut answers_its_own: HashMap<u32, bool> = HashMap::default();
     for row in rows
         .iter()
         .filter(|row| row.recv_tid != 0 && row.send_tid != 0)

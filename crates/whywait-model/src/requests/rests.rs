@@ -13,11 +13,10 @@
 //! are those that nobody set aside and that are older than what 99 of 100 answered requests took.
 //! They count with their age: in sums, in percentiles, for findings.
 
-use std::collections::{HashMap, HashSet};
-
 use whywait_events::{Ns, Request, StackId, Wait};
 
 use crate::joined::Joined;
+use crate::maps::{HashMap, HashSet};
 use crate::requests::life;
 use crate::timeline::Thread;
 use crate::waits::futex::WaitClass;
@@ -51,14 +50,14 @@ impl Rests {
     /// thread did before it was seen with a request: it may have had one since before the
     /// recording. A bare sleep is no place to wait for work, but a part of some.
     pub(crate) fn of(joined: &Joined, requests: &[Request]) -> Self {
-        let mut in_hand: HashMap<u32, Vec<(Ns, Ns)>> = HashMap::new();
+        let mut in_hand: HashMap<u32, Vec<(Ns, Ns)>> = HashMap::default();
         for request in requests {
             if let Some(recv_ns) = request.recv_ns {
                 let span = (recv_ns, life::until_ns(request));
                 in_hand.entry(request.recv_tid).or_default().push(span);
             }
         }
-        let mut rests = HashSet::new();
+        let mut rests = HashSet::default();
         for (tid, spans) in &mut in_hand {
             let Some(thread) = joined.threads.get(tid) else {
                 continue;

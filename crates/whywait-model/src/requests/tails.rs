@@ -1,11 +1,12 @@
 //! Responses that were at the peer long after they were written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Tail, TailReason};
 
+use crate::maps::HashMap;
 use crate::rows::Rows;
 
 /// The counter of all of them, and of how long they were held back together.

@@ -7,13 +7,14 @@
 //! Which goroutine has read a request is known. A task of Python's is a request's that it answers,
 //! unless it answers another one that is under way at the same time: then its looks are nobody's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{ModuleKind, Ns, TaskLook, TaskState};
 
+use crate::maps::HashMap;
 use crate::model::Model;
 use crate::requests::RequestRef;
 use crate::requests::task_rounds::LookRounds;
@@ -488,7 +489,7 @@ impl<'m> RequestRef<'m> {
         let model = self.model();
         let looks = &model.task_looks;
         let answers = looks.answers.get_or_init(|| {
-            let mut answers: HashMap<(u32, u32), Vec<Answered>> = HashMap::new();
+            let mut answers: HashMap<(u32, u32), Vec<Answered>> = HashMap::default();
             for request in model.requests() {
                 let task = request.answering_task();
                 if let Some(task) = task.filter(|task| looks.by_task.contains_key(task)) {

@@ -1,6 +1,6 @@
 //! What a recording says of rings, read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::uring::{Lag, LagKind, Op, Pending, Ring, RingSample};
@@ -8,6 +8,7 @@ use whywait_events::{Ns, Sample, ThreadChange, ThreadEvent, Wait};
 
 use super::workers::is_worker;
 use super::{LagWithWait, Lags, RingState, Standing};
+use crate::maps::{HashMap, HashSet};
 
 /// x86-64's number.
 const IO_URING_ENTER: u32 = 426;
@@ -80,7 +81,7 @@ impl RingInput {
                 .ops
                 .sort_by_key(|op| std::cmp::Reverse(op.complete_ns.saturating_sub(op.submit_ns)));
         }
-        let mut at: HashMap<(u32, Ns), RingSample> = HashMap::new();
+        let mut at: HashMap<(u32, Ns), RingSample> = HashMap::default();
         recording.read::<RingSample>(None, &mut |sample| {
             if at.len() < MAX_SAMPLES {
                 at.insert((sample.tid, sample.at_ns), sample.clone());
@@ -108,7 +109,7 @@ impl RingInput {
     }
 
     fn by_tid(&self, tid: fn(&Ring) -> u32) -> HashMap<u32, Vec<u32>> {
-        let mut found: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut found: HashMap<u32, Vec<u32>> = HashMap::default();
         for (id, state) in &self.states {
             let tid = tid(&state.ring);
             if tid != 0 {

@@ -1,7 +1,8 @@
 //! io_uring's workers: threads of the kernel's in the process, which do what would block.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use crate::maps::HashMap;
 use whywait_events::{Ns, ThreadChange, ThreadEvent};
 
 /// The workers of a process.
@@ -22,7 +23,7 @@ pub(super) fn is_worker(name: &str) -> bool {
 pub(crate) fn workers(threads: &[ThreadEvent]) -> BTreeMap<u32, Workers> {
     // By process, when their number changes: ends before beginnings at the same time.
     let mut changes: BTreeMap<u32, Vec<(Ns, i64)>> = BTreeMap::new();
-    let mut alive: HashMap<u32, u32> = HashMap::new();
+    let mut alive: HashMap<u32, u32> = HashMap::default();
     let mut events: Vec<&ThreadEvent> = threads.iter().collect();
     events.sort_by_key(|event| event.at_ns);
     for event in events {

@@ -1,11 +1,11 @@
 //! Stacks with names.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use whywait_events::recording::Stacks;
 use whywait_events::{ModuleKind, StackId, UNNAMED_JIT};
 
+use crate::maps::{HashMap, HashSet};
 use crate::waits::futex;
 
 mod origin;
@@ -132,8 +132,8 @@ impl Known {
 impl StackNames {
     /// Those of a recording.
     pub fn read(stacks: &Stacks) -> Self {
-        let mut frames = HashMap::new();
-        let mut all = HashMap::new();
+        let mut frames = HashMap::default();
+        let mut all = HashMap::default();
         for id in stacks.ids() {
             let mut labels = Vec::new();
             for named in stacks.named(id) {

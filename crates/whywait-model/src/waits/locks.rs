@@ -1,12 +1,12 @@
 //! Who held a lock while another thread waited for it, for how long, and what the holder did
 //! meanwhile.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 
 use crate::joined::Joined;
+use crate::maps::HashMap;
 use crate::timeline::Thread;
 use crate::waits::futex::Primitive;
 use crate::waits::meaning::ended_by_timeout;
@@ -96,7 +96,7 @@ impl Deref for Locks {
 impl Locks {
     /// Finds out who let go of them.
     pub(crate) fn of(joined: Joined) -> Self {
-        let mut let_go: HashMap<WaitKey, Vec<LetGo>> = HashMap::new();
+        let mut let_go: HashMap<WaitKey, Vec<LetGo>> = HashMap::default();
         for wait in joined
             .threads
             .values()

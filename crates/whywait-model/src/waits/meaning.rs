@@ -17,6 +17,9 @@ impl Joined {
     /// What a sleep on a futex, or for a lock, was for, as far as the evidence goes; `None` for
     /// other sleeps.
     pub fn class_of(&self, wait: &Wait) -> Option<WaitClass> {
+        if !self.objects.may_have_class(wait, &self.stacks) {
+            return ended_by_timeout(wait).then_some(WaitClass::Timer);
+        }
         let key = self.key_of(wait);
         // CPython asks for its lock every 5 ms until it has it.
         let tries_again = key.object.primitive().is_some_and(Primitive::tries_again);

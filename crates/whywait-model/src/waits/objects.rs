@@ -2,10 +2,12 @@
 //! epoll instance and kind of wait. Collected while the waits stream by, so that memory depends on
 //! how many things were waited for, not on how often.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{FutexSum, Ns, Request, StackId, Wait, WakeContext};
 
+use crate::maps::HashMap;
 use crate::pools::EpollPool;
 use crate::requests::life;
 use crate::rows::Rows;
@@ -14,7 +16,7 @@ use crate::timeline::Thread;
 use crate::waits::futex::{self, Ended, Primitive, Seen, WaitClass};
 use crate::waits::handover::{Handovers, InHand};
 use crate::waits::kind::{WaitKind, wait_kind};
-use crate::waits::system_call::{SystemCall, locks_file, name_of, system_call, system_call_name};
+use crate::waits::system_call::{SystemCall, call_name, locks_file, name_of, system_call};
 
 /// A thread that leaves one in so many of its requests to others to answer carries tasks.
 const CARRIES: u64 = 4;
@@ -55,7 +57,7 @@ pub enum WaitObject {
     /// A file descriptor, in a kind of wait.
     Descriptor {
         /// What for.
-        what: String,
+        what: Cow<'static, str>,
         /// The descriptor.
         fd: i32,
     },
@@ -65,7 +67,7 @@ pub enum WaitObject {
     /// of each waiter's own. Which lock of the kind it is, is not recorded: all of a kind are one.
     Lock(Primitive),
     /// A kind of wait.
-    Other(String),
+    Other(Cow<'static, str>),
 }
 
 impl WaitObject {
@@ -75,7 +77,7 @@ impl WaitObject {
             WaitObject::Futex { primitive, .. } => {
                 primitive.map_or("futex", Primitive::name).to_owned()
             }
-            WaitObject::Descriptor { what, .. } | WaitObject::Other(what) => what.clone(),
+            WaitObject::Descriptor { what, .. } | WaitObject::Other(what) => what.to_string(),
             WaitObject::Epoll(number) => format!("epoll {number}"),
             WaitObject::Lock(primitive) => primitive.name().to_owned(),
         }
@@ -172,7 +174,7 @@ pub struct WaitObjects {
 impl WaitObjects {
     /// Takes note of when threads have requests open.
     pub(crate) fn serve(&mut self, requests: &[Request]) {
-        let mut answered: HashMap<u32, (u64, u64)> = HashMap::new();
+        let mut answered: HashMap<u32, (u64, u64)> = HashMap::default();
         for request in requests {
             let (Some(recv_ns), tid) = (request.recv_ns, request.recv_tid) else {
                 continue;
@@ -248,7 +250,7 @@ impl WaitObjects {
             slept_ns,
             serving,
             by_target,
-            by_peer: by_target && self.in_hand.between_peers(wait),
+            by_peer: serving && by_target && self.in_hand.between_peers(wait),
             letting_go: self.lets_go(wait, stacks),
         };
         let all = if handed { &self.handed } else { &self.sums };
@@ -381,8 +383,8 @@ impl WaitObjects {
     }
 
     fn settle_short(&mut self) {
-        let mut by_word: HashMap<(u32, u64), Vec<WaitKey>> = HashMap::new();
-        let mut by_fd: HashMap<(u32, i32), Vec<WaitKey>> = HashMap::new();
+        let mut by_word: HashMap<(u32, u64), Vec<WaitKey>> = HashMap::default();
+        let mut by_fd: HashMap<(u32, i32), Vec<WaitKey>> = HashMap::default();
         for (key, sums) in &self.sums {
             if let WaitObject::Descriptor { fd, .. } = key.object {
                 by_fd.entry((key.tgid, fd)).or_default().push(key.clone());
@@ -457,7 +459,7 @@ impl WaitObjects {
     pub(crate) fn key(&self, wait: &Wait, stacks: &StackNames) -> WaitKey {
         let what = || {
             self.kind(wait, stacks)
-                .map_or_else(|| system_call_name(wait), |kind| kind.name.to_owned())
+                .map_or_else(|| call_name(wait), |kind| kind.name.into())
         };
         let object = match system_call(wait) {
             SystemCall::Poll if let Some(lock) = self.polled_lock(wait, stacks) => {
@@ -477,6 +479,16 @@ impl WaitObjects {
         WaitKey {
             tgid: wait.tgid,
             object,
+        }
+    }
+
+    /// Whether what a sleep was for is a futex or a lock: others have no class.
+    pub(crate) fn may_have_class(&self, wait: &Wait, stacks: &StackNames) -> bool {
+        match system_call(wait) {
+            SystemCall::Futex => true,
+            SystemCall::Poll => self.polled_lock(wait, stacks).is_some(),
+            SystemCall::Other => locks_file(wait),
+            _ => false,
         }
     }
 
@@ -605,7 +617,7 @@ mod tests {
             let key = WaitKey {
                 tgid: 1,
                 object: WaitObject::Descriptor {
-                    what: "recvfrom".to_owned(),
+                    what: "recvfrom".into(),
                     fd,
                 },
             };

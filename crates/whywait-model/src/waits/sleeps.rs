@@ -5,8 +5,9 @@
 //! wake may come second. Whoever asks what a thread did, or only for what happened around a
 //! request, must not see the first row without the other: to it the sleep would never end.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
+use crate::maps::HashMap;
 use whywait_events::{Ns, Wait};
 
 /// Threads whose rows are put together; rows of others pass as they are.
@@ -37,9 +38,9 @@ impl Sleeps {
             return;
         }
         let last = self.threads.entry(row.tid).or_default();
-        let mut row = row.clone();
+        let mut row = Cow::Borrowed(row);
         match last.open.take() {
-            Some(open) if same(&open, &row) => fill(&mut row, &open),
+            Some(open) if same(&open, &row) => fill(row.to_mut(), &open),
             Some(open) if open.out_ns < row.out_ns => settled(&open, row.out_ns),
             still_open => last.open = still_open,
         }
@@ -49,7 +50,7 @@ impl Sleeps {
                 last.ended = Some((row.seq, row.out_ns));
             }
             None if last.ended == Some((row.seq, row.out_ns)) => {}
-            None => last.open = Some(row),
+            None => last.open = Some(row.into_owned()),
         }
     }
 

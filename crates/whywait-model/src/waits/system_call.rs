@@ -1,5 +1,7 @@
 //! System calls in which threads sleep (x86-64 numbers), and what each does.
 
+use std::borrow::Cow;
+
 use whywait_events::{Part, Wait, WakeContext};
 
 /// The system call that a thread sleeps in, by what it does.
@@ -96,9 +98,14 @@ pub fn system_call(wait: &Wait) -> SystemCall {
 
 /// The name of the system call that a thread slept in, for reports.
 pub fn system_call_name(wait: &Wait) -> String {
+    call_name(wait).into_owned()
+}
+
+/// The same, without an allocation for those that are known.
+pub(crate) fn call_name(wait: &Wait) -> Cow<'static, str> {
     match wait.syscall {
-        None if wait.uninterruptible || wait.io_wait => "a page fault".to_owned(),
-        None => "no system call".to_owned(),
+        None if wait.uninterruptible || wait.io_wait => "a page fault".into(),
+        None => "no system call".into(),
         Some(number) => name_of(number),
     }
 }
@@ -143,19 +150,29 @@ pub fn is_accept(wait: &Wait) -> bool {
 }
 
 /// The name of a system call, for reports.
-pub(crate) fn name_of(number: u32) -> String {
+pub(crate) fn name_of(number: u32) -> Cow<'static, str> {
     entry(number).map_or_else(
-        || format!("system call {number}"),
-        |(_, name, _)| (*name).to_owned(),
+        || format!("system call {number}").into(),
+        |(_, name, _)| (*name).into(),
     )
 }
 
 fn entry(number: u32) -> Option<&'static (u32, &'static str, SystemCall)> {
-    CALLS
-        .binary_search_by_key(&number, |(number, _, _)| *number)
-        .ok()
-        .map(|at| &CALLS[at])
+    let place = *PLACES.get(number as usize)?;
+    CALLS.get(usize::from(place))
 }
+
+/// By number: its place in the table, or a place beyond it. It is asked for of each sleep, again
+/// and again.
+const PLACES: [u8; 512] = {
+    let mut places = [u8::MAX; 512];
+    let mut at = 0;
+    while at < CALLS.len() {
+        places[CALLS[at].0 as usize] = at as u8;
+        at += 1;
+    }
+    places
+};
 
 /// Which part of a request's time a sleep is, from the call and from who ended it.
 /// `woken_by_target`: the waker is a thread of the target.
@@ -205,10 +222,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_by_number() {
-        assert!(
-            CALLS.is_sorted_by_key(|(number, _, _)| *number),
-            "binary search needs it"
-        );
+    fn each_system_call_is_found_by_its_number() {
+        for call in CALLS {
+            assert_eq!(entry(call.0), Some(call));
+        }
+        assert_eq!([2, 511, 512, u32::MAX].map(entry), [None; 4]);
+        assert!(CALLS.len() < usize::from(u8::MAX), "a place is a byte");
     }
 }

@@ -14,12 +14,13 @@
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Exchange, Ns, Request};
 
+use crate::maps::HashMap;
 use crate::path::upstream::WithPeer;
 use crate::requests::life;
 use crate::requests::lives::{Life, Lives};

@@ -1,11 +1,11 @@
 //! What a thread slept at, by the functions between the system call and the application; and which
 //! functions let go of a lock.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use whywait_events::ModuleKind;
 
+use crate::maps::HashSet;
 use crate::stacks::{FrameOrigin, Label, StackText, origin};
 
 /// What a thread that slept on a futex was at, by its user stack: a mutex, a condition variable, ….

@@ -1,10 +1,9 @@
 //! Sleeps on futexes, and what they must and must not be taken for.
 
-use std::collections::HashSet;
-
 use whywait_events::ModuleKind;
 
 use super::*;
+use crate::maps::HashSet;
 use crate::script::Script;
 use crate::stacks::{Label, StackText};
 
@@ -478,7 +477,7 @@ fn acquires_in(file: &str) -> Option<Primitive> {
         ],
         truncated: false,
     };
-    primitive(&stack, &HashSet::new())
+    primitive(&stack, &HashSet::default())
 }
 
 #[test]

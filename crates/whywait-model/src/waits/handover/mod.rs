@@ -26,10 +26,11 @@
 //! threads that serve are ended by others that do. (What ends a wait for a page, for room in the
 //! buffer pool or in the log is a thread of the engine's own, which serves nobody.)
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use whywait_events::{Ns, Wait, WakeContext};
 
+use crate::maps::{HashMap, HashSet};
 use crate::pools::EpollPool;
 use crate::waits::futex::{self, Primitive};
 

@@ -7,12 +7,11 @@
 
 mod siblings;
 
-use std::collections::HashMap;
-
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use whywait_events::Part;
 
+use crate::maps::HashMap;
 use crate::model::Model;
 use crate::waits::futex::{self, WaitClass};
 use crate::waits::objects::{WaitKey, WaitObject, WaitSums};
@@ -123,7 +122,7 @@ impl Model {
 
 /// How much of the waits for each thing is on the critical paths of slow requests.
 fn critical(model: &Model) -> HashMap<WaitKey, u64> {
-    let mut critical: HashMap<WaitKey, u64> = HashMap::new();
+    let mut critical: HashMap<WaitKey, u64> = HashMap::default();
     for (step, paths) in model.steps_on_paths() {
         if matches!(step.part, None | Some(Part::OnCpu | Part::Runnable)) {
             continue;
