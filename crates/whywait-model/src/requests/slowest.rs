@@ -1,10 +1,13 @@
 //! Of a recording's requests the slowest are kept, and the others summed up.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+use std::collections::hash_map::Entry;
 
 use whywait_events::{Ns, Parts, Request};
 
+use crate::maps::HashMap;
 use crate::requests::histogram::Histogram;
 use crate::requests::life;
 
@@ -38,67 +41,62 @@ pub(crate) struct Slowest {
     limit: usize,
     /// By socket: its last row, which a later row for the same request replaces.
     pending: HashMap<u64, Request>,
-    kept: BinaryHeap<Reverse<Ranked>>,
+    kept: Vec<Request>,
+    /// The least of those that are kept first.
+    ranks: BinaryHeap<Reverse<Rank>>,
     sums: RequestSums,
     latency: Histogram,
 }
 
-/// A request in the order of how much it matters.
-struct Ranked(u64, Request);
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Ranked {}
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let key = |ranked: &Ranked| {
-            (
-                ranked.0,
-                Reverse((ranked.1.ready_ns, ranked.1.socket, ranked.1.seq)),
-            )
-        };
-        key(self).cmp(&key(other))
-    }
+/// How much a request matters, and where it is among those that are kept. Rows are large: only
+/// this is moved about to keep order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    ns: u64,
+    name: Reverse<(Ns, u64, u32)>,
+    at: u32,
 }
 
 impl Slowest {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
-            pending: HashMap::new(),
-            kept: BinaryHeap::new(),
+            pending: HashMap::default(),
+            kept: Vec::new(),
+            ranks: BinaryHeap::new(),
             sums: RequestSums::default(),
             latency: Histogram::default(),
         }
     }
 
     pub(crate) fn add(&mut self, row: &Request) {
-        let mut row = row.clone();
         if self.pending.len() >= MAX_PENDING {
-            let rows: Vec<Request> = self.pending.drain().map(|(_, row)| row).collect();
-            rows.into_iter().for_each(|row| self.settle(row));
+            self.settle_pending();
         }
-        if let Some(former) = self.pending.get(&row.socket) {
-            keep_registration(&mut row, former);
-        }
-        if let Some(former) = self.pending.insert(row.socket, row.clone())
-            && former.seq != row.seq
-            && !life::never_was(&former, &row)
-        {
+        let mut last = match self.pending.entry(row.socket) {
+            Entry::Occupied(last) => last,
+            Entry::Vacant(none) => {
+                none.insert(row.clone());
+                return;
+            }
+        };
+        let former = last.get();
+        let is_over = former.seq != row.seq && !life::never_was(former, row);
+        let mut row = row.clone();
+        keep_registration(&mut row, former);
+        let former = last.insert(row);
+        if is_over {
             self.settle(former);
         }
     }
 
+    fn settle_pending(&mut self) {
+        let rows: Vec<Request> = self.pending.drain().map(|(_, row)| row).collect();
+        rows.into_iter().for_each(|row| self.settle(row));
+    }
+
     fn settle(&mut self, row: Request) {
-        let rank = match life::latency_ns(&row) {
+        let ns = match life::latency_ns(&row) {
             Some(ns) => {
                 self.latency.add(ns);
                 ns
@@ -106,36 +104,52 @@ impl Slowest {
             // Not answered: it matters most, and how long it waited is not known here.
             None => u64::MAX,
         };
-        self.kept.push(Reverse(Ranked(rank, row)));
-        if self.kept.len() > self.limit
-            && let Some(Reverse(Ranked(ns, row))) = self.kept.pop()
-            && ns != u64::MAX
+        let mut rank = Rank {
+            ns,
+            name: Reverse((row.ready_ns, row.socket, row.seq)),
+            at: self.kept.len() as u32,
+        };
+        if self.kept.len() < self.limit {
+            self.kept.push(row);
+            self.ranks.push(Reverse(rank));
+            return;
+        }
+        let mut left_out = (ns, row);
+        if let Some(mut least) = self.ranks.peek_mut()
+            && (least.0.ns, least.0.name) < (rank.ns, rank.name)
         {
-            self.sums.count += 1;
-            self.sums.slow += 1;
-            self.sums.multiplexed += u64::from(row.multiplexed);
-            self.sums.total_ns = self.sums.total_ns.saturating_add(ns);
-            let unserved = row
-                .recv_ns
-                .unwrap_or(row.ready_ns)
-                .saturating_sub(row.ready_ns);
-            self.sums.unserved_ns = self.sums.unserved_ns.saturating_add(unserved);
-            self.sums.unserved_wakeup_ns = self
-                .sums
-                .unserved_wakeup_ns
-                .saturating_add(row.unserved_wakeup_ns.min(unserved));
-            self.sums.service += row.service;
+            rank.at = least.0.at;
+            left_out.0 = least.0.ns;
+            std::mem::swap(&mut self.kept[rank.at as usize], &mut left_out.1);
+            *least = Reverse(rank);
+        }
+        if left_out.0 != u64::MAX {
+            self.sum_up(left_out.0, &left_out.1);
         }
     }
 
+    fn sum_up(&mut self, ns: u64, row: &Request) {
+        let sums = &mut self.sums;
+        sums.count += 1;
+        sums.slow += 1;
+        sums.multiplexed += u64::from(row.multiplexed);
+        sums.total_ns = sums.total_ns.saturating_add(ns);
+        let unserved = row
+            .recv_ns
+            .unwrap_or(row.ready_ns)
+            .saturating_sub(row.ready_ns);
+        sums.unserved_ns = sums.unserved_ns.saturating_add(unserved);
+        sums.unserved_wakeup_ns = sums
+            .unserved_wakeup_ns
+            .saturating_add(row.unserved_wakeup_ns.min(unserved));
+        sums.service += row.service;
+    }
+
     pub(crate) fn finish(mut self) -> (Vec<Request>, RequestSums, Histogram) {
-        let rows: Vec<Request> = self.pending.drain().map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| self.settle(row));
-        let mut kept: Vec<Request> = self
-            .kept
-            .into_iter()
-            .map(|Reverse(Ranked(_, row))| row)
-            .collect();
+        self.settle_pending();
+        drop(self.ranks);
+        let mut kept = self.kept;
+        kept.shrink_to_fit();
         kept.sort_by_key(|row| (row.ready_ns, row.socket, row.seq));
         (kept, self.sums, self.latency)
     }
@@ -150,7 +164,11 @@ fn keep_registration(row: &mut Request, former: &Request) {
 }
 
 /// The times in which kept requests were under way, merged and in order.
-pub(crate) struct Windows(Vec<(Ns, Ns)>);
+pub(crate) struct Windows {
+    windows: Vec<(Ns, Ns)>,
+    /// The one that was found last: rows come about in the order of time.
+    last: Cell<usize>,
+}
 
 impl Windows {
     pub(crate) fn around(requests: &[Request]) -> Self {
@@ -171,16 +189,26 @@ impl Windows {
                 _ => merged.push((from, to)),
             }
         }
-        Self(merged)
+        Self {
+            windows: merged,
+            last: Cell::new(0),
+        }
     }
 
     pub(crate) fn overlap(&self, from: Ns, to: Ns) -> bool {
-        let at = self.0.partition_point(|(_, end)| *end < from);
-        self.0.get(at).is_some_and(|(start, _)| *start <= to)
+        let ends_before = |at: usize| self.windows.get(at).is_some_and(|(_, end)| *end < from);
+        let is_first = |at: &usize| !ends_before(*at) && (*at == 0 || ends_before(*at - 1));
+        let last = self.last.get();
+        let at = [last, last + 1]
+            .into_iter()
+            .find(is_first)
+            .unwrap_or_else(|| self.windows.partition_point(|(_, end)| *end < from));
+        self.last.set(at);
+        self.windows.get(at).is_some_and(|(start, _)| *start <= to)
     }
 
     pub(crate) fn range(&self) -> Option<std::ops::Range<Ns>> {
-        Some(self.0.first()?.0..self.0.last()?.1)
+        Some(self.windows.first()?.0..self.windows.last()?.1)
     }
 }
 
@@ -263,5 +291,6 @@ mod tests {
         assert!(windows.overlap(0, Ns::MAX), "a wait that spans it all");
         assert!(!windows.overlap(0, 90 * ms));
         assert!(!windows.overlap(260 * ms, Ns::MAX));
+        assert!(windows.overlap(120 * ms, 130 * ms), "an earlier one again");
     }
 }
