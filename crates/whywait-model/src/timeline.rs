@@ -29,17 +29,15 @@ impl Timeline {
     /// damaged or forged recording.
     pub(crate) fn new(mut rows: Vec<Wait>) -> Self {
         rows.sort_by_key(|wait| (wait.out_ns, wait.seq));
-        let mut waits: Vec<Wait> = Vec::with_capacity(rows.len());
-        for wait in rows {
-            if let Some(last) = waits.last_mut()
-                && last.end_ns() > wait.out_ns
-            {
-                last.in_ns = Some(wait.out_ns);
-                last.wake_ns = last.wake_ns.map(|wake| wake.min(wait.out_ns));
+        for next in 1..rows.len() {
+            let next_ns = rows[next].out_ns;
+            let wait = &mut rows[next - 1];
+            if wait.end_ns() > next_ns {
+                wait.in_ns = Some(next_ns);
+                wait.wake_ns = wait.wake_ns.map(|wake| wake.min(next_ns));
             }
-            waits.push(wait);
         }
-        Self { waits }
+        Self { waits: rows }
     }
 
     /// All of them.
@@ -276,9 +274,16 @@ pub(crate) fn threads(
             ..Thread::default()
         });
     };
-    for wait in waits {
+    // Most of what a recording is in memory: each has the room that it needs, and no more.
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for wait in &waits {
         known(wait.tid, wait.tgid);
-        by_thread.entry(wait.tid).or_default().push(wait);
+        *counts.entry(wait.tid).or_default() += 1;
+    }
+    for wait in waits {
+        let rows = by_thread.entry(wait.tid);
+        let count = counts.get(&wait.tid).copied().unwrap_or(0);
+        rows.or_insert_with(|| Vec::with_capacity(count)).push(wait);
     }
     busy.iter().for_each(|row| known(row.tid, row.tgid));
     preempted.iter().for_each(|row| known(row.tid, row.tgid));
