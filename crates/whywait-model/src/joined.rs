@@ -31,6 +31,8 @@ pub struct Joined {
     pub(crate) alive_until_ns: Ns,
     /// The threads of the target, by id.
     pub threads: BTreeMap<u32, Thread>,
+    /// Their ids, by process.
+    of_processes: BTreeMap<u32, Vec<u32>>,
     /// Threads that can stand in for each other.
     pub pools: Vec<EpollPool>,
     /// The io_uring rings, by their number.
@@ -87,6 +89,11 @@ impl Joined {
         objects.settle(&recorded.stacks, &pools, &threads, end_ns);
         let mut calls = input.calls;
         calls.settle();
+        let mut of_processes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for thread in threads.values() {
+            let of_process = of_processes.entry(thread.tgid).or_default();
+            of_process.push(thread.tid);
+        }
         Self {
             left_out,
             end_ns,
@@ -97,6 +104,7 @@ impl Joined {
             rings: input.rings.states,
             recorded,
             threads,
+            of_processes,
             pools,
             objects,
             calls,
@@ -106,6 +114,12 @@ impl Joined {
     /// The threads that waited for a connection at this descriptor of a process.
     pub fn acceptors(&self, tgid: u32, fd: i32) -> impl Iterator<Item = &Thread> {
         let tids = self.acceptors.get(&(tgid, fd)).into_iter().flatten();
+        tids.filter_map(|tid| self.threads.get(tid))
+    }
+
+    /// The threads of a process, by id.
+    pub fn threads_of(&self, tgid: u32) -> impl Iterator<Item = &Thread> + Clone {
+        let tids = self.of_processes.get(&tgid).into_iter().flatten();
         tids.filter_map(|tid| self.threads.get(tid))
     }
 

@@ -257,8 +257,7 @@ fn length(intervals: &[Interval]) -> u64 {
 /// The threads of a process that do nearly all of its computing; `None`: it is one that does, which
 /// can do no two things at a time.
 fn computing(model: &Model, tgid: u32) -> Option<Vec<&Thread>> {
-    let of_process = model.threads.values().filter(|one| one.tgid == tgid);
-    let used = of_process.filter_map(|thread| {
+    let used = model.threads_of(tgid).filter_map(|thread| {
         let cpu = model.cpu.threads.get(&(tgid, thread.tid))?;
         Some((cpu.on_cpu_ns, thread))
     });

@@ -21,7 +21,7 @@ pub(crate) enum Runtime {
 
 /// The runtime of a process.
 pub(crate) fn of_process(model: &Model, tgid: u32) -> Runtime {
-    let threads = model.threads.values().filter(|thread| thread.tgid == tgid);
+    let threads = model.threads_of(tgid);
     let mut found = Runtime::Unknown;
     for label in threads.flat_map(|thread| labels(model, thread)) {
         match of_label(label) {
@@ -177,7 +177,7 @@ pub(crate) fn helpers(model: &Model, tgid: u32) -> (Vec<&Thread>, u64) {
             .get(&(tgid, thread.tid))
             .map_or(0, |used| used.on_cpu_ns)
     };
-    let threads = model.threads.values().filter(|thread| thread.tgid == tgid);
+    let threads = model.threads_of(tgid);
     let helpers: Vec<&Thread> = threads
         .filter(|thread| used_ns(thread) > 0 && in_vm(thread))
         .collect();

@@ -186,8 +186,7 @@ impl Meanwhile {
                 times.flat_map(|(from_ns, to_ns)| thread.samples_within(*from_ns, *to_ns));
             samples.cloned().collect::<Vec<Sample>>()
         };
-        let threads = model.threads.values().filter(|thread| thread.tgid == tgid);
-        let samples: Vec<Sample> = threads.flat_map(within).collect();
+        let samples: Vec<Sample> = model.threads_of(tgid).flat_map(within).collect();
         let all = sum(samples.iter().map(Sample::weight));
         let own: Vec<&Sample> = samples
             .iter()
