@@ -233,6 +233,7 @@ impl WaitObjects {
             self.open.remove(&wait.tid);
         }
         let slept_ns = wait.woken_ns().saturating_sub(wait.out_ns);
+        self.in_hand.turn_to(wait.tid, wait.out_ns);
         let key = self.key_noted(wait, stacks);
         let is_futex = system_call(wait) == SystemCall::Futex;
         let serving = self.serving(wait);
@@ -241,6 +242,7 @@ impl WaitObjects {
             self.led_to_answer(wait);
         }
         let handed = is_futex
+            && serving
             && by_target
             && key
                 .object

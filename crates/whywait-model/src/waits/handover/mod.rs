@@ -51,15 +51,47 @@ type SleepPlace = (u32, Primitive);
 /// When threads had requests in hand: read, and not answered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InHand {
-    spans: HashMap<u32, Vec<(Ns, Ns)>>,
+    spans: HashMap<u32, Spans>,
     /// Threads that carry tasks: what one of them has read, any of them goes on with.
     carriers: HashSet<u32>,
+}
+
+/// When a thread had requests in hand.
+#[derive(Debug, Clone, Default)]
+struct Spans {
+    /// From and until when, in order.
+    spans: Vec<(Ns, Ns)>,
+    /// How many had begun when it was asked for last: rows come in the order of time.
+    begun: usize,
+}
+
+impl Spans {
+    /// How many begin by then.
+    fn begun_by(&self, at: Ns) -> usize {
+        let from = |place: usize| self.spans.get(place).map(|(from, _)| *from);
+        let is_it = |begun: &usize| {
+            let last = begun.checked_sub(1).map(from);
+            last.is_none_or(|from| from.is_some_and(|ns| ns <= at))
+                && from(*begun).is_none_or(|ns| ns > at)
+        };
+        let likely = [self.begun, self.begun + 1];
+        let found = likely.into_iter().find(is_it);
+        found.unwrap_or_else(|| self.spans.partition_point(|(from, _)| *from <= at))
+    }
 }
 
 impl InHand {
     /// A thread has one from when to when.
     pub(crate) fn add(&mut self, tid: u32, from_ns: Ns, until_ns: Ns) {
-        self.spans.entry(tid).or_default().push((from_ns, until_ns));
+        let of_thread = self.spans.entry(tid).or_default();
+        of_thread.spans.push((from_ns, until_ns));
+    }
+
+    /// What a thread had in hand at about this time is what will be asked for next.
+    pub(crate) fn turn_to(&mut self, tid: u32, at: Ns) {
+        if let Some(of_thread) = self.spans.get_mut(&tid) {
+            of_thread.begun = of_thread.begun_by(at);
+        }
     }
 
     /// A thread leaves requests that it has read to others: none is its own when it sleeps.
@@ -69,8 +101,8 @@ impl InHand {
 
     /// All are in.
     pub(crate) fn sort(&mut self) {
-        for spans in self.spans.values_mut() {
-            spans.sort_unstable();
+        for of_thread in self.spans.values_mut() {
+            of_thread.spans.sort_unstable();
         }
     }
 
@@ -81,10 +113,11 @@ impl InHand {
 
     /// Those that a thread has in hand from `from_ns` to `until_ns`.
     fn all(&self, tid: u32, from_ns: Ns, until_ns: Ns) -> impl Iterator<Item = (Ns, Ns)> {
-        let spans = self.spans.get(&tid).map_or(&[][..], Vec::as_slice);
-        let after = spans.partition_point(|(from, _)| *from <= from_ns);
+        let of_thread = self.spans.get(&tid);
+        let begun = of_thread.map(|one| &one.spans[..one.begun_by(from_ns)]);
         // A thread serves few at a time: one that came long before is no longer open.
-        spans[..after]
+        begun
+            .unwrap_or_default()
             .iter()
             .rev()
             .take(MOST_OPEN)
@@ -165,12 +198,10 @@ struct SleepsEnded {
 }
 
 impl Handovers {
-    /// Adds a sleep at a primitive that ended. `true`: it may be one for something that was handed
-    /// over.
+    /// Adds a sleep at a primitive that ended, of a thread that had a request in hand all the
+    /// while. `true`: it may be one for something that was handed over.
     pub(crate) fn add(&mut self, wait: &Wait, primitive: Primitive, in_hand: &InHand) -> bool {
-        if primitive.handed_on().is_none()
-            || !in_hand.throughout(wait.tid, wait.out_ns, wait.woken_ns())
-        {
+        if primitive.handed_on().is_none() {
             return false;
         }
         let at = wait.woken_ns();

@@ -1,5 +1,6 @@
 //! Scripts of threads that hand something on to each other, and of those that only seem to.
 
+use super::InHand;
 use crate::model::Model;
 use crate::script::{Script, WaitLine};
 use crate::waits::futex::{Primitive, WaitClass};
@@ -246,4 +247,24 @@ fn waits_in_a_storage_engine_without_names_are_for_rows() {
     );
     // What a thread of the engine's own ends is no wait for a row.
     assert_eq!(rows(|_| 5), []);
+}
+
+#[test]
+fn what_a_thread_has_in_hand_does_not_depend_on_what_was_asked_for_before() {
+    let mut in_hand = InHand::default();
+    for from in [10, 20, 20, 40] {
+        in_hand.add(1, from, from + 5);
+    }
+    in_hand.sort();
+    let has = |in_hand: &InHand| -> Vec<u64> {
+        let all = (0..50).filter(|at| in_hand.throughout(1, *at, *at));
+        all.collect()
+    };
+    let all: Vec<u64> = [10..=15, 20..=25, 40..=45].into_iter().flatten().collect();
+    assert_eq!(has(&in_hand), all);
+    for at in [45, 0, 20, 19, 10, 50, 9] {
+        in_hand.turn_to(1, at);
+        in_hand.turn_to(2, at);
+        assert_eq!(has(&in_hand), all, "after {at}");
+    }
 }
