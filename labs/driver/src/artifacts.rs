@@ -24,9 +24,12 @@ pub(crate) fn whywait(labs: &Path) -> Result<PathBuf> {
 /// Makes the variant's program, or with LABS_BUILT in the environment takes what is there; returns
 /// the folder that it is in.
 pub(crate) fn build(labs: &Path, lab: &Lab, variant: &Variant) -> Result<PathBuf> {
+    let make = std::env::var_os("LABS_BUILT").is_none();
     for program in &variant.needs {
+        // What was made needs no compiler.
+        let is_made = !make && program == "cargo";
         ensure!(
-            on_path(program),
+            is_made || on_path(program),
             "{} {} needs {program}; see labs/README.md for packages",
             lab.name,
             variant.name
@@ -35,7 +38,6 @@ pub(crate) fn build(labs: &Path, lab: &Lab, variant: &Variant) -> Result<PathBuf
     let Some(name) = &variant.build else {
         return Ok(lab.dir.clone());
     };
-    let make = std::env::var_os("LABS_BUILT").is_none();
     if make {
         eprintln!("labs: building {} ({name})", lab.name);
     }

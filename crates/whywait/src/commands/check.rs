@@ -179,7 +179,7 @@ impl Machine {
             "x86_64" => (CheckResult::Yes, "x86-64".to_owned()),
             "aarch64" => (
                 CheckResult::Partly,
-                "arm64: nobody has run whywait there yet".to_owned(),
+                "arm64: tried on an emulated processor only".to_owned(),
             ),
             other => (
                 CheckResult::No,
