@@ -20,7 +20,7 @@ import corpus
 # The first line of a report, by the verdict's kind in the JSON report, in the page's order.
 KINDS = {
     "findings": "findings: a cause is named",
-    "notes": "nothing above a note: the first note says what a fix saves",
+    "notes": "only notes, and what fixing them saves",
     "as-ever": "it takes as long each time: the notes say what",
     "awaits-events": "requests wait for what comes from outside",
     "nothing-wrong": "nothing wrong",
