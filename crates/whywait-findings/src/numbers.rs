@@ -286,6 +286,9 @@ numbers! {
     "slow-upstream, one-at-a-time, pool-exhausted, serial-calls" {
         /// With fewer requests paired with calls, or calls with requests, the pairs may be others.
         UPSTREAM_PAIRED: Share = Share::percent(90);
+        /// So many requests ask at once over HTTP/2 and answer at once after a reply. By chance one
+        /// in four does either: then at most two in nine of these are by chance.
+        HTTP2_PAIRED: Share = Share::percent(60);
         /// A peer that takes so long may be meant to: a long poll.
         UPSTREAM_BY_DESIGN_NS: u64 = 5 * S;
         /// From so many calls a request on it is `serial-calls`.

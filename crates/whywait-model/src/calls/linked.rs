@@ -43,6 +43,11 @@ impl Linked {
         self.links.is_shared(call.socket)
     }
 
+    /// Whether HTTP/2 is spoken on a call's connection: what is recorded as a call there is none.
+    pub fn speaks_http2(&self, call: &Exchange) -> bool {
+        self.links.speaks_http2(call.socket)
+    }
+
     /// Whose a slow call is.
     pub(crate) fn link_of(&self, call: &Exchange) -> Link {
         let all = self.exchanges();

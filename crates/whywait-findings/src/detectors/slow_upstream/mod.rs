@@ -17,7 +17,8 @@
 //! and never more at a time than there are requests, so that each makes one after another.
 //!
 //! Over a connection that carries several calls at a time which are whose does not show: there
-//! nearly all answers follow at once on something that was read on it ([`shared`]).
+//! nearly all answers follow at once on something that was read on it ([`shared`]). Where that is
+//! HTTP/2, and PINGs are read there as well, requests must ask at once, too ([`streams`]).
 //!
 //! A queue for the peer's connections ([`queues`]) whose calls take longer the more there are: the
 //! peer is what they queue for, and more connections would not help. There the wait for a
@@ -58,6 +59,7 @@ use crate::shared::workers::{OfProgram, of_programs};
 mod average;
 mod awaited;
 mod shared;
+mod streams;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -120,7 +122,8 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .values()
         .flat_map(|requests| of_program(model, requests, slow.total_ns))
         .chain(saturated)
-        .chain(shared::findings(facts));
+        .chain(shared::findings(facts))
+        .chain(streams::findings(facts));
     findings.extend(own.filter(|one| peer_of(one).is_none_or(|peer| !awaited.contains(&peer))));
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);

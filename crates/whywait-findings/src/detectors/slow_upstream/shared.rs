@@ -67,7 +67,9 @@ impl<'m> Replies<'m> {
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let (model, slow_ns) = (facts.model, facts.slow().total_ns);
     let mut calls: BTreeMap<(u32, u32), Vec<&Exchange>> = BTreeMap::new();
-    let read = |call: &&Exchange| call.last_read_ns.is_some() && model.is_shared(call);
+    let read = |call: &&Exchange| {
+        call.last_read_ns.is_some() && model.is_shared(call) && !model.speaks_http2(call)
+    };
     for call in model.exchanges().iter().filter(read) {
         calls.entry((call.tgid, call.peer)).or_default().push(call);
     }

@@ -487,6 +487,58 @@ fn answers_that_follow_on_what_a_shared_connection_brings() {
     );
 }
 
+/// Fifty requests, one every 20 ms, each with a call of 90 ms over one connection of HTTP/2. What
+/// is recorded as calls is one until the peer's PING, and the answer to that until the next reply.
+/// Each second one asks so long after it was read. A reply comes so long after somebody asked.
+fn over_http2(asked_after_ms: u64, replied_after_us: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    for n in 0..50_u64 {
+        let at = 20 * (n + 1);
+        let exchange = |seq: u64, (from_us, to_us): (u64, u64), bytes_out, bytes_in| Exchange {
+            seq: seq as u32,
+            first_send_ns: ms(at) + 1_000 * from_us,
+            last_send_ns: ms(at) + 1_000 * from_us,
+            arrived_ns: Some(ms(at) + 1_000 * to_us),
+            first_read_ns: Some(ms(at) + 1_000 * to_us),
+            last_read_ns: Some(ms(at) + 1_000 * to_us),
+            bytes_out,
+            bytes_in,
+            ..call(1, 1, at, at)
+        };
+        script.exchange(&exchange(2 * n, (0, 200), 61, 30));
+        script.exchange(&exchange(2 * n + 1, (300, replied_after_us), 17, 40));
+        let read = at - if n % 2 == 0 { 1 } else { asked_after_ms };
+        let request = script.request(n + 1).epoll(7).ready(read).read(read, LOOP);
+        request.answered(at + 80 + replied_after_us / 1000 + 1, LOOP);
+    }
+    script.peer(&peer(1, 100));
+    script.ends(2_000);
+    script
+}
+
+#[test]
+fn who_asks_at_once_and_answers_after_a_reply_waits_for_it_over_http2() {
+    let model = over_http2(1, 10_000).model();
+    let findings = detect(&Facts::of(&model));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert!(finding.title.ends_with("over HTTP/2"), "{}", finding.title);
+    assert_eq!(finding.subject["shared_connection"], true);
+    // To the last of these there is no reply any more.
+    assert_eq!(finding.saving.each_at_most_ns, [90_000_000; 46]);
+    let totals = model.task_totals().expect("there are calls");
+    assert_eq!(totals.time.queued_ns.at_least, 0, "it may be with the peer");
+    for (asked_after_ms, replied_after_us) in [(8, 10_000), (1, 1_000)] {
+        let model = over_http2(asked_after_ms, replied_after_us).model();
+        assert_eq!(
+            detect(&Facts::of(&model)),
+            [],
+            "{asked_after_ms} {replied_after_us}"
+        );
+    }
+}
+
 /// Five fetches; four requests come while each is under way, and are answered with its reply.
 fn fetches(calls_each: u64) -> Script {
     let mut script = Script::new();

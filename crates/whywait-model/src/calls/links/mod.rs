@@ -9,7 +9,7 @@
 //!   all. That needs a row of each slow request, and a peer that is asked for requests only: one
 //!   call to it that lies within no request takes this evidence from all.
 //!
-//! A connection that carries several calls at a time has none of these: [`shared`].
+//! A connection that carries several calls at a time has none of these: [`shared`], [`pings`].
 //!
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
@@ -25,15 +25,18 @@ use crate::path::upstream::WithPeer;
 use crate::requests::life;
 use crate::requests::lives::{Life, Lives};
 
+mod pings;
 mod process;
 mod shared;
 mod spans;
 pub(crate) mod time;
 mod totals;
 
+pub use pings::Http2Talk;
 pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
+use pings::Spoken;
 use process::{CallingProcess, until_read, with_peer};
 
 #[cfg(test)]
@@ -75,6 +78,8 @@ pub(crate) struct Links {
     processes: BTreeMap<u32, CallingProcess>,
     /// Sockets that carry several calls at a time.
     shared: BTreeSet<u64>,
+    /// Of these: on which HTTP/2 is spoken.
+    http2: BTreeMap<u64, Spoken>,
 }
 
 /// A call, and the only request within which it lies.
@@ -160,6 +165,8 @@ impl Links {
             calls.entry(call.tgid).or_default().push(at as u32);
         }
         let mostly_short = model.mostly_short();
+        links.http2 = pings::sockets(exchanges.iter().chain(model.short_exchanges()));
+        links.shared.extend(links.http2.keys());
         let requests = RequestsRead::of(model, calls.keys().copied());
         for (tgid, calls) in &calls {
             let requests = &requests[tgid];
@@ -279,6 +286,11 @@ impl Links {
     /// Whether a socket carries several calls at a time.
     pub(crate) fn is_shared(&self, socket: u64) -> bool {
         self.shared.contains(&socket)
+    }
+
+    /// Whether HTTP/2 is spoken on a socket. All of these are shared.
+    pub(crate) fn speaks_http2(&self, socket: u64) -> bool {
+        self.http2.contains_key(&socket)
     }
 
     /// Whose a call is.

@@ -116,9 +116,16 @@ impl CallingProcess {
                 .or_default()
                 .extend(with_peer(call(at)));
         }
+        let tgid = calls.first().map(|at| call(at).tgid);
+        let spoken = links.http2.values().filter(|one| Some(one.tgid) == tgid);
+        for one in spoken.clone() {
+            let span = (one.from_ns, one.to_ns);
+            of_peer.entry(one.peer).or_default().push(span);
+        }
+        let any_time = spoken.map(|one| (one.from_ns, one.to_ns));
         let mut process = Self {
             with_peers: Spans::of(of_peer.values().flatten().copied()),
-            open: Spans::of(undecided.iter().map(|at| open(call(at)))),
+            open: Spans::of(undecided.iter().map(|at| open(call(at))).chain(any_time)),
             replies: Spans::of(undecided.iter().map(|at| unserved(call(at)))),
             with_peer: of_peer
                 .into_iter()
