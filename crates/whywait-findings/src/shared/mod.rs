@@ -9,6 +9,7 @@ pub(crate) mod jobs;
 pub(crate) mod lanes;
 pub(crate) mod naming;
 pub(crate) mod pauses;
+pub(crate) mod pollers;
 pub(crate) mod queues;
 pub(crate) mod reasons;
 pub(crate) mod replay;

@@ -61,6 +61,7 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         .about_known("port", port)
         .evidence(evidence(model, verdict, own_ns))
         .evidence(through(verdict))
+        .evidence(stranded(&lock.stranded))
         .bounded(bound)
         .evidence(readers(model, verdict.behind_readers))
         .cause(longest.map(|hold| {
@@ -123,6 +124,18 @@ fn through(verdict: &LockFinding<'_>) -> impl Iterator<Item = Evidence> {
         );
         Evidence::of_ns(ns, text)
     })
+}
+
+/// Requests that nobody read meanwhile.
+fn stranded(waits: &[u64]) -> Option<Evidence> {
+    let longest_ns = *waits.iter().max()?;
+    let text = format!(
+        "{} lay unread meanwhile for up to {}, though threads sat idle: the one that polled last \
+         waited for the lock, and nobody polled in its place",
+        counted(waits.len(), "request"),
+        duration(longest_ns)
+    );
+    Some(Evidence::of_ns(sum(waits.iter().copied()), text))
 }
 
 /// Who let go last, of waits that may have been for several.

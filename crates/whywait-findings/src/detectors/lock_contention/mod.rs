@@ -13,9 +13,10 @@
 //! slow requests say so, and what another one did that was elsewhere in the same function.
 //!
 //! **Cost.** For each request, the time on its critical path that it waited for this lock, and that
-//! it lay unread while the thread that then read it did. By replay, what requests behind these then
-//! wait for less: all workers may wait for the lock while others wait for a worker. That the work
-//! then competes for something else makes it less.
+//! it lay unread while the thread that then read it did. And while threads idled and nobody polled,
+//! as the one that polled last waited for it: the others would wait for it, too. By replay, what
+//! requests behind these then wait for less: all workers may wait for the lock while others wait
+//! for a worker. That the work then competes for something else makes it less.
 //!
 //! A lock whose holders do nothing but wait for another one is how that one spreads ([`nested`]):
 //! what is waited for it counts as a wait for the other one.
@@ -44,6 +45,7 @@ use crate::numbers::{
     ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WORTH_A_NOTE, MOST, MUCH, SLOW_NS, Share,
 };
 use crate::shared::intervals::sum;
+use crate::shared::pollers::stranded_behind;
 use crate::shared::replay::{Gone, Spared, lock_of};
 
 use nested::Nested;
@@ -75,6 +77,9 @@ struct Contention<'a> {
     requests: Vec<Waited>,
     /// What each request is spared without it, also those that did not wait for long.
     spared: Vec<Spared<'a>>,
+    /// How long requests lay unread each while threads idled, as the one that polled last waited
+    /// for it.
+    stranded: Vec<u64>,
     ports: BTreeSet<u16>,
 }
 
@@ -130,6 +135,14 @@ fn of_threads(facts: &Facts<'_>) -> Vec<Finding> {
         for (key, ns) in served.unread_behind(model, request) {
             let waited = waits.entry(nested.end(&key).clone()).or_default();
             waited.unread_ns = waited.unread_ns.saturating_add(ns);
+        }
+        for (key, ns) in stranded_behind(model, request) {
+            let key = nested.end(&key).clone();
+            if let Some(lock) = locks.get_mut(&key).filter(|_| ns >= *LOCK_NS) {
+                lock.stranded.push(ns);
+            }
+            let waited = waits.entry(key).or_default();
+            waited.unread_ns = waited.unread_ns.max(ns);
         }
         for (key, waited) in waits {
             let ns = waited.contended_ns;

@@ -1072,3 +1072,116 @@ fn coroutines_that_wait_for_a_lock_are_on_no_thread() {
     let place = "asyncio.Lock.acquire in locked (server.py:7)";
     assert!(finding.title.contains(place), "{}", finding.title);
 }
+
+/// The same, where who has the lock keeps its thread: each goroutine writes for 20 ms with the lock
+/// in hand, or they write in pairs, and no lock is held meanwhile.
+fn of_goroutines_that_write(at_a_time: u64) -> Script {
+    let mut script = Script::new();
+    script
+        .thread(10, "server")
+        .thread(11, "server")
+        .thread(12, "server");
+    let locked = script.stack(&["main.log", "sync.(*Mutex).lockSlow", "runtime.gopark"]);
+    let writes = script.stack(&["main.log", "os.(*File).Write", "syscall.write"]);
+    for socket in 1..=20_u64 {
+        let request = script.request(socket).ready(0).read(0, 10);
+        request.answered(20 * socket, 10);
+        for at in (5..20 * (socket - 1)).step_by(10) {
+            script.task_look(&TaskLook {
+                at_ns: whywait_model::script::ms(at),
+                read_ns: whywait_model::script::ms(at),
+                tgid: TGID,
+                task: socket as u32,
+                socket,
+                seq: 1,
+                state: TaskState::Waiting,
+                stack: locked,
+                ..TaskLook::default()
+            });
+        }
+        for tid in (11..).take(at_a_time as usize) {
+            let write = script.wait(tid, FSYNC, 20 * (socket - 1) + 1, 20 * socket);
+            write.stack(writes).done();
+        }
+    }
+    script
+}
+
+#[test]
+fn who_has_a_lock_of_goroutines_may_block_its_thread() {
+    for (at_a_time, across) in [(1, Some("fsync")), (2, None)] {
+        let model = of_goroutines_that_write(at_a_time).model();
+        let findings = detect(&Facts::of(&model));
+        let [finding] = &findings[..] else {
+            panic!("one is expected: {findings:#?}");
+        };
+        let said = finding
+            .subject
+            .get("asleep_in")
+            .and_then(|what| what.as_str());
+        assert_eq!(said, across, "{}", finding.title);
+        let there = finding
+            .title
+            .ends_with("in main.log, while one slept there in fsync");
+        assert_eq!(there, across.is_some(), "{}", finding.title);
+    }
+}
+
+/// Four workers of a pool. The one that polls takes a request and waits for a lock, and until then
+/// the others stay parked: four more requests lie unread, and would wait for nothing.
+#[test]
+fn who_lies_unread_as_the_poller_waits_for_a_lock_is_spared_that() {
+    const WORKER: &[&str] = &[
+        "clone3",
+        "start_thread",
+        "tokio::runtime::pool::run",
+        "Context::run",
+    ];
+    let of = |rest: &[&'static str]| [WORKER, rest].concat();
+    let mut script = Script::new();
+    let poll = script.stack(&of(&["Context::park", "Driver::turn", "epoll_wait"]));
+    let park = script.stack(&of(&[
+        "Context::park",
+        "Inner::park_condvar",
+        "Condvar::wait",
+        "syscall",
+    ]));
+    let locking = script.stack(&of(&[
+        "app::look_up",
+        "pthread_mutex_lock",
+        "__lll_lock_wait",
+    ]));
+    let computing = script.stack(&["clone3", "app::rebuild"]);
+    script.thread(9, "rebuild");
+    script.burns(9, computing, 0, 210);
+    for tid in 1..=4 {
+        script.thread(tid, "tokio-rt-worker");
+    }
+    script.polls_in(1, 1, poll, 0, 10);
+    let request = script.request(1).epoll(1).ready(10).read(10, 1);
+    request.answered(212, 1);
+    let wait = script.wait(1, FUTEX, 11, 210).stack(locking);
+    wait.word(0x1000).by(9).done();
+    for tid in 2..=4 {
+        script.parks(tid, park, 0, 211, 1);
+        script.polls_in(tid, 1, poll, 213, 300);
+    }
+    for (socket, tid) in [(2, 2), (3, 3), (4, 4), (5, 1)] {
+        let request = script.request(socket).epoll(1).ready(20).read(212, tid);
+        request.answered(213, tid);
+    }
+    script.ends(400);
+    let model = script.model();
+    let findings = detect(&Facts::of(&model));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    let saved = &finding.saving.each_at_most_ns;
+    assert_eq!(saved.len(), 5, "{saved:?}");
+    assert!(saved.iter().all(|ns| *ns >= 180_000_000), "{saved:?}");
+    let codes: Vec<_> = crate::find(&Facts::of(&model))
+        .into_iter()
+        .map(|one| one.code)
+        .collect();
+    assert!(codes[0].is(&DECLARATION), "{codes:?}");
+}

@@ -41,6 +41,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{ERROR_NS, MOST, SLOW_NS, STRANDED_DOING, Share};
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum, union_ns};
+use crate::shared::pollers::last_poller;
 use crate::shared::replay::{episodes, replayed};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::threads::named;
@@ -205,33 +206,6 @@ fn longest(
         from_ns,
         to_ns,
         idle,
-    })
-}
-
-/// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor
-/// polling then.
-fn last_poller<'a>(model: &'a Model, pool: &EpollPool, at: Ns) -> Option<&'a Thread> {
-    let members = || pool.members.keys().filter_map(|tid| model.threads.get(tid));
-    let polled = members()
-        .filter_map(|thread| {
-            let wait = thread
-                .timeline
-                .waits()
-                .iter()
-                .rev()
-                .find(|wait| wait.out_ns <= at && pool.polls(wait))?;
-            Some((wait.in_ns?, thread))
-        })
-        .max_by_key(|(in_ns, _)| *in_ns);
-    polled.map(|(_, thread)| thread).or_else(|| {
-        let rests = |thread: &&Thread| {
-            thread
-                .timeline
-                .overlapping(at, at + 1)
-                .iter()
-                .any(|wait| pool.idles(wait) || pool.polls(wait))
-        };
-        members().find(|thread| !rests(thread))
     })
 }
 
