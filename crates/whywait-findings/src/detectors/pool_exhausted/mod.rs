@@ -194,9 +194,14 @@ fn limit(queue: &Queue<'_>) -> String {
     };
     let calls_ns = sum(queue.victims.iter().map(|victim| victim.called_ns));
     let each_ns = calls_ns / (queue.victims.len() as u64).max(1);
+    // What is kept across more than calls is not what the peer takes.
+    let each = match queue.kept {
+        true => "each keeping a connection for",
+        false => "each with calls of",
+    };
     format!(
         "never more than {} to it under way at a time{open}; while requests waited all were in use \
-         for {} of {}: {}; then {} requests were under way on average, each with calls of {}",
+         for {} of {}: {}; then {} requests were under way on average, {each} {}",
         counted(queue.most, "call"),
         duration(queue.full_ns),
         duration(queue.waited_ns),
