@@ -341,7 +341,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
     if runtimes.iter().any(|name| file.starts_with(name)) {
         return FrameOrigin::Runtime;
     }
-    if of_rust_runtime(&label.file) {
+    if of_library_source(&label.file) {
         return FrameOrigin::Runtime;
     }
     of_name(&label.name)
@@ -349,7 +349,7 @@ pub fn origin(label: &Label) -> FrameOrigin {
 
 /// Whether a source file is the standard library's or a runtime's: functions that were inlined may
 /// have names without a path (`poll<…>`).
-fn of_rust_runtime(file: &str) -> bool {
+fn of_library_source(file: &str) -> bool {
     // `/home/me/.cargo/registry/src/index.crates.io-…/hyper-util-0.1.21/src/…`
     let of_crate = || {
         let path = file.split_once("/registry/src/")?.1;
@@ -357,7 +357,9 @@ fn of_rust_runtime(file: &str) -> bool {
         let known = RUST_RUNTIME.contains(&&*krate.replace('-', "_"));
         Some(known && version.starts_with(|c: char| c.is_ascii_digit()))
     };
-    file.contains("/rustc/") && file.contains("/library/") || of_crate() == Some(true)
+    // `/usr/include/c++/12/bits/this_thread_sleep.h`
+    let of_cpp = file.contains("/include/c++/");
+    of_cpp || file.contains("/rustc/") && file.contains("/library/") || of_crate() == Some(true)
 }
 
 /// Whether a script is a part of node, or was installed for the application to use.
@@ -400,12 +402,32 @@ fn of_virtual_machine(name: &str) -> bool {
                 .any(|part| name.contains(part)))
 }
 
+/// The name of a function of C++ without the type of its result, which those have that are made of
+/// a template.
+fn without_result(name: &str) -> &str {
+    let (mut depth, mut from) = (0_i32, 0);
+    for (at, c) in name.char_indices() {
+        match c {
+            '(' if depth == 0 && at > from => break,
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = (depth - 1).max(0),
+            ' ' if depth == 0 && !name[..at].ends_with("operator") => from = at + 1,
+            _ => {}
+        }
+    }
+    let rest = &name[from..];
+    // Not `(closure in app::serve) …` of others.
+    if rest.contains("::") { rest } else { name }
+}
+
 /// Whose code a function of a program is, from its name.
 fn of_name(name: &str) -> FrameOrigin {
     // In a program that is linked statically these are its own.
     if name.starts_with("__") || LIBC.contains(&name) || SYSCALL_WRAPPERS.contains(&name) {
         return FrameOrigin::System;
     }
+    // `void std::this_thread::sleep_for<long, std::ratio<1l, 1000l> >`
+    let name = without_result(name);
     // `<a::B as c::D>::e` is code of a; `a::b::{{closure}}` too.
     let path = name.trim_start_matches(['<', '&', '(']);
     let path = path
@@ -465,6 +487,35 @@ mod tests {
             module: module.into(),
             kind,
         }
+    }
+
+    #[test]
+    fn the_standard_library_of_cpp_is_not_the_programs_own() {
+        for name in [
+            "void std::this_thread::sleep_for<long, std::ratio<(long)1, (long)1000> >",
+            "std::condition_variable::wait<app::Pool::run()::{lambda()#1}>",
+            "std::vector<int> std::__detail::collect<app::X>",
+        ] {
+            assert_eq!(of_name(name), FrameOrigin::Runtime, "{name}");
+        }
+        for name in [
+            "export_month",
+            "void app::Pool::add<std::function<void()> >(std::function<void()>)",
+            "std::vector<int, std::allocator<int> > app::collect<int>",
+            "app::X::operator std::string",
+            "void (anonymous namespace)::render<int>(int)",
+            "main(int, char**)::{lambda(httplib::Request const&)#1}::operator()",
+        ] {
+            assert_eq!(of_name(name), FrameOrigin::App, "{name}");
+        }
+        let header = "/usr/include/c++/12/condition_variable";
+        let inlined = label(
+            "wait<main(int, char**)::<lambda()> >",
+            "/srv/app",
+            ModuleKind::Elf,
+            header,
+        );
+        assert_eq!(origin(&inlined), FrameOrigin::Runtime);
     }
 
     #[test]
