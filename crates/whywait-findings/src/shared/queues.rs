@@ -707,8 +707,10 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
         return Capacity::Unknown;
     };
     let (few_ns, full_ns) = (*few_ns, *full_ns);
-    // A single one may have been quick by chance.
-    let by_chance = few.len() < *QUEUE_FEW && few_ns >= tenth_ns;
+    // A single one may have been quick by chance. One that is too quick for the others to be what
+    // makes those at full load so long asked for something else.
+    let as_turns_ns = few_ns.saturating_mul(2 * flow.most as u64);
+    let by_chance = few.len() < *QUEUE_FEW && (few_ns >= tenth_ns || as_turns_ns < full_ns);
     let as_long = Share::new(few_ns, full_ns).is_at_least(*QUEUE_SERVES);
     let apart_ns = in_turn_ns(calls);
     if is_shorter(few_ns, full_ns) && !by_chance || !as_long && apart_ns.is_some() {
@@ -827,3 +829,35 @@ fn replayed(pairs: &Pairs<'_>, calls: &[Interval], most: usize) -> Option<QueueR
 
 #[cfg(test)]
 pub(crate) mod script;
+
+#[cfg(test)]
+mod tests {
+    use super::script::call;
+    use super::*;
+
+    /// What the peer does by ten calls of 50 ms at full load, and one that takes so long alone.
+    fn alone(took_ms: u64) -> Capacity {
+        let of_slot = |slot: u64, n: u64| {
+            let at = 20 + 10 * slot + 50 * n;
+            call(slot, n as u32, at, at + 50)
+        };
+        let calls: Vec<Exchange> = (0..5)
+            .flat_map(|n| [of_slot(0, n), of_slot(1, n)])
+            .chain([call(2, 0, 10, 10 + took_ms)])
+            .collect();
+        let flow = Flow {
+            most: 2,
+            ahead: [vec![1; 10], vec![0]].concat(),
+            firsts: vec![10],
+            ..Flow::default()
+        };
+        capacity(&calls.iter().collect::<Vec<_>>(), &flow)
+    }
+
+    #[test]
+    fn a_call_that_the_others_cannot_have_made_longer_was_another_kind_of_call() {
+        // One call before it makes a call twice as long, and some chance comes on top.
+        assert!(matches!(alone(25), Capacity::Saturated { .. }));
+        assert_eq!(alone(1), Capacity::Unknown);
+    }
+}
