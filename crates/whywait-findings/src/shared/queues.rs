@@ -162,7 +162,13 @@ impl<'m> Queue<'m> {
         // What it asks on its own account is no request's.
         let mut traffic = traffic.clone();
         traffic.calls.retain(|call| lies_in(&windows, whole(call)));
-        let (mut pairs, all_known) = pairs(all, served, &traffic, started_ns)?;
+        let known = pairs(all, served, &traffic, started_ns).or_else(|| {
+            // Where many ask for something quick and make no call, the mean is nobody's.
+            let took_long = |request: &RequestRef<'_>| request.took_ns() >= Some(*SLOW_NS);
+            let slow: Vec<RequestRef<'m>> = all.iter().copied().filter(took_long).collect();
+            pairs(&slow, served, &traffic, started_ns)
+        });
+        let (mut pairs, all_known) = known?;
         let in_calls_ns = in_calls(&traffic.calls, &pairs);
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
         let flow = Flow::of(&pairs.served, &calls);

@@ -76,6 +76,18 @@ fn connections_that_are_kept_between_calls() {
     );
 }
 
+#[test]
+fn quick_requests_that_make_no_call_hide_no_queue() {
+    let mut script = TRANSACTIONS.script();
+    for n in 0..150 {
+        let request = script.request(5_000 + n).epoll(7).ready(10 + 15 * n);
+        request.read(10 + 15 * n, LOOP).answered(11 + 15 * n, LOOP);
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["connections"], 2);
+}
+
 /// So many loops of a program each ask once every 21 ms, whatever requests there are. Those wait
 /// for a time.
 fn on_its_own_account(loops: u64) -> Script {
