@@ -171,7 +171,7 @@ impl<'m> Queue<'m> {
         let (mut pairs, all_known) = known?;
         let in_calls_ns = in_calls(&traffic.calls, &pairs);
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
-        let flow = Flow::of(&pairs.served, &calls);
+        let flow = Flow::of(&pairs.served, &calls, &uses);
         let spacing_ns = flow.between_calls_ns(&calls);
         let kept = uses.len() < traffic.calls.len();
         // On the only connection others' calls, without a row, may be between two of a request's.
@@ -520,7 +520,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn of(requests: &[Interval], calls: &[Interval]) -> Self {
+    fn of(requests: &[Interval], calls: &[Interval], uses: &[&Exchange]) -> Self {
         let steps = steps(requests, calls);
         let mut flow = Self {
             ahead: vec![0; calls.len()],
@@ -544,15 +544,15 @@ impl Flow {
                 TrafficEvent::RequestBegins | TrafficEvent::RequestEnds => {}
             }
         }
-        flow.follow(&steps);
+        flow.follow(&steps, uses);
         flow
     }
 
     /// Goes through it again, knowing how many calls there are at most.
-    fn follow(&mut self, steps: &[(Ns, TrafficEvent, usize)]) {
+    fn follow(&mut self, steps: &[(Ns, TrafficEvent, usize)], uses: &[&Exchange]) {
         let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
         let mut ended: VecDeque<Ns> = VecDeque::new();
-        for (at_ns, step, _) in steps {
+        for (at_ns, step, call) in steps {
             let ns = at_ns.saturating_sub(since_ns);
             if open > under_way && ns > 0 {
                 self.waited_ns = self.waited_ns.saturating_add(ns);
@@ -569,7 +569,10 @@ impl Flow {
                 TrafficEvent::CallBegins => {
                     under_way += 1;
                     if let Some(ended_ns) = ended.pop_front() {
-                        self.handovers.push(at_ns - ended_ns);
+                        // Who connects first has been let in by then.
+                        let connects_ns = uses[*call].connect_ns.filter(|ns| *ns >= ended_ns);
+                        let begun_ns = connects_ns.unwrap_or(*at_ns).min(*at_ns);
+                        self.handovers.push(begun_ns - ended_ns);
                     }
                 }
                 TrafficEvent::CallEnds => {

@@ -15,6 +15,7 @@ const HELD: Closed = Closed {
     login_ms: 0,
     calls: 1,
     pause_ms: 0,
+    connects: false,
 };
 
 #[test]

@@ -17,6 +17,7 @@ const POOL: Closed = Closed {
     login_ms: 0,
     calls: 1,
     pause_ms: 0,
+    connects: false,
 };
 
 #[test]
@@ -236,6 +237,17 @@ fn calls_that_follow_after_ten_milliseconds_do_not_follow_at_once() {
         ..POOL
     };
     assert_eq!(detect(&Facts::of(&pauses.script().model())), []);
+}
+
+#[test]
+fn who_connects_at_once_followed_at_once() {
+    let fresh = Closed {
+        peer: Serves::All(100),
+        gap_ms: 10,
+        connects: true,
+        ..POOL
+    };
+    assert_eq!(detect(&Facts::of(&fresh.script().model())).len(), 1);
 }
 
 #[test]

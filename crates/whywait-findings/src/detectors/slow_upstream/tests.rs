@@ -263,6 +263,7 @@ fn a_peer_that_does_one_thing_at_a_time_is_what_a_pools_requests_wait_for() {
         login_ms: 0,
         calls: 1,
         pause_ms: 0,
+        connects: false,
     };
     let findings = detect(&Facts::of(&narrow.script().model()));
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -315,6 +316,7 @@ fn the_same_peer_of_many_processes_is_one_finding() {
         login_ms: 0,
         calls: 1,
         pause_ms: 0,
+        connects: false,
     };
     let of = |processes: u32| {
         let mut script = wide.in_processes(processes);

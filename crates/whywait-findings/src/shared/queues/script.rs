@@ -39,6 +39,8 @@ pub(crate) struct Closed {
     pub(crate) calls: u64,
     /// … and lasts so much longer for each, in milliseconds, as a pause before the next one.
     pub(crate) pause_ms: u64,
+    /// Each call has a connection of its own, and the time before it is what connecting takes.
+    pub(crate) connects: bool,
 }
 
 impl Closed {
@@ -133,7 +135,12 @@ impl Closed {
                 };
                 if begun >= self.from_ms {
                     calls += 1;
-                    script.exchange(&of(call(socket as u64, seq, from, to)));
+                    let mut made = call(socket as u64, seq, from, to);
+                    if self.connects {
+                        made.socket = 1_000 + u64::from(seq);
+                        made.connect_ns = Some(ms(from.saturating_sub(self.gap_ms)));
+                    }
+                    script.exchange(&of(made));
                 }
             }
             if ready[client] >= self.from_ms {
