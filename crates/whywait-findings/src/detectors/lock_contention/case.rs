@@ -303,8 +303,15 @@ fn evidence(
 /// What is not known where several locks may be taken for one.
 fn which(primitive: Option<Primitive>) -> &'static str {
     match primitive {
-        Some(Primitive::Database | Primitive::Table | Primitive::Row | Primitive::Metadata) => {
-            "which row or table it was does not show: all waits of the kind are taken together"
+        Some(
+            Primitive::Database
+            | Primitive::Table
+            | Primitive::Row
+            | Primitive::Metadata
+            | Primitive::WholeTable,
+        ) => "which row or table it was does not show: all waits of the kind are taken together",
+        Some(Primitive::Named) => {
+            "which name it was taken by does not show: all waits of the kind are taken together"
         }
         Some(Primitive::Advisory) => {
             "which number it was taken by does not show: all waits of the kind are taken together"
@@ -446,7 +453,17 @@ fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
             "a statement that changes a table waits for all open transactions that have used it, \
              and everybody who uses the table waits behind that statement: end transactions soon, \
              also those that only read; let the statement give up early (lock_wait_timeout) and \
-             try again"
+             try again. After LOCK TABLES they wait until UNLOCK TABLES: have little in between"
+        }
+        Some(Primitive::WholeTable) => {
+            "tables of these storage engines are locked as a whole, by a statement until its end \
+             and by LOCK TABLES, and who writes waits for all who read: move the table to InnoDB, \
+             which locks rows, or make the long statements on it shorter"
+        }
+        Some(Primitive::Named) => {
+            "the application itself asks for this lock by a name: release it as soon as what it \
+             guards is done (RELEASE_LOCK), do other work before or after, and have a name for \
+             each thing that need not exclude the others"
         }
         Some(Primitive::Advisory) => {
             "the application itself asks for this lock by a number: release it as soon as what it \

@@ -49,6 +49,11 @@ pub enum Primitive {
     Row,
     /// A lock on a table's metadata in MariaDB or MySQL.
     Metadata,
+    /// A lock on a whole table in MariaDB or MySQL, of a storage engine that has none on rows.
+    WholeTable,
+    /// A lock of MariaDB or MySQL that stands for nothing in it: an application asked for it by a
+    /// name.
+    Named,
     /// A lock on a file that a program asked for, by `flock` or `fcntl`.
     File,
     /// A lock of a database that stands for nothing in it: an application asked for it by a number.
@@ -85,6 +90,8 @@ impl Primitive {
             Primitive::Engine => "condition variable of the storage engine",
             Primitive::Row => "row lock (InnoDB)",
             Primitive::Metadata => "metadata lock (MDL)",
+            Primitive::WholeTable => "table lock (MyISAM, Aria, MEMORY)",
+            Primitive::Named => "named lock (GET_LOCK)",
             Primitive::File => "advisory file lock",
             Primitive::Advisory => "advisory lock of the database",
             Primitive::Sleep => "sleep",
@@ -121,6 +128,8 @@ impl Primitive {
                 | Primitive::OwnLock
                 | Primitive::Row
                 | Primitive::Metadata
+                | Primitive::WholeTable
+                | Primitive::Named
                 | Primitive::File
                 | Primitive::Advisory
         )
@@ -166,6 +175,8 @@ impl Primitive {
                 | Primitive::Table
                 | Primitive::Row
                 | Primitive::Metadata
+                | Primitive::WholeTable
+                | Primitive::Named
                 | Primitive::Advisory
         )
     }
@@ -182,7 +193,12 @@ impl Primitive {
     pub(crate) const fn has_words_of_waiters(self) -> bool {
         matches!(
             self,
-            Primitive::Gvl | Primitive::Monitor | Primitive::Row | Primitive::Metadata
+            Primitive::Gvl
+                | Primitive::Monitor
+                | Primitive::Row
+                | Primitive::Metadata
+                | Primitive::WholeTable
+                | Primitive::Named
         )
     }
 
@@ -304,8 +320,9 @@ const WITHIN: &[(&[&str], Primitive)] = &[
     (&["sync::mpmc", "send"], Primitive::Channel),
     (&["crossbeam_channel", "recv"], Primitive::Channel),
     (&["crossbeam_channel", "send"], Primitive::Channel),
-    // MariaDB and MySQL (sql/mdl.cc, storage/innobase/lock/)
+    // MariaDB and MySQL (sql/mdl.cc, mysys/thr_lock.c, storage/innobase/lock/)
     (&["MDL_wait::timed_wait"], Primitive::Metadata),
+    (&["thr_multi_lock"], Primitive::WholeTable),
     (&["lock_wait_suspend_thread"], Primitive::Row),
     (&["lock_wait(que_thr_t"], Primitive::Row),
     // Ruby (thread_pthread.c)
@@ -316,6 +333,9 @@ const WITHIN: &[(&[&str], Primitive)] = &[
 /// From Ruby 3.3 on a thread that sleeps until another one wakes it sleeps in the same function as
 /// one that wants to run; within this one.
 const RUBY_WAITS: &[&str] = &["thread_sched_to_waiting"];
+/// The function of MariaDB and MySQL by which an application asks for a lock by a name
+/// (sql/item_func.cc).
+const NAMED_LOCK: &str = "Item_func_get_lock::";
 /// Such a function lies no more than so many calls above the one that sleeps.
 const WITHIN_DEPTH: usize = 16;
 
@@ -364,6 +384,10 @@ fn within(sleeps_at: Primitive, outer: &[Label], gvl: &HashSet<Arc<str>>) -> Opt
         .iter()
         .find_map(|label| WITHIN.iter().find(|(parts, _)| has(label, parts)));
     if let Some((_, primitive)) = named {
+        let by_name = |label: &Label| label.name.starts_with(NAMED_LOCK);
+        if *primitive == Primitive::Metadata && near.iter().any(by_name) {
+            return Some(Primitive::Named);
+        }
         // What a JVM does with its own mutexes on the way is over at once.
         return (sleeps_at != Primitive::Mutex || primitive.is_single()).then_some(*primitive);
     }

@@ -250,6 +250,18 @@ fn the_functions_of_runtimes_say_what_their_condition_variables_are_for() {
         ),
         (
             at(&[
+                "Item_func_get_lock::val_int()",
+                "MDL_context::acquire_lock(MDL_request*, double)",
+                "MDL_wait::timed_wait(timespec*)",
+            ]),
+            Primitive::Named,
+        ),
+        (
+            at(&["mysql_lock_tables(THD*)", "thr_multi_lock"]),
+            Primitive::WholeTable,
+        ),
+        (
+            at(&[
                 "handler::ha_index_read_map(unsigned char*)",
                 "lock_wait(que_thr_t*)",
             ]),
