@@ -132,11 +132,13 @@ pub(super) fn finding(
     };
     // A device is shared: what else it does, and how much is asked of it, could be otherwise.
     let device = matches!(key.target, WaitTarget::Disk | WaitTarget::Memory);
+    // A full pipe is a reader that is slower than who writes: it could read sooner.
+    let backed_up = fix::is_full_pipe(&whats);
     let finding = finding
         .takes_as_long(
             shares
                 .as_ever(&bound.saving)
-                .filter(|_| !device && in_others.is_none()),
+                .filter(|_| !device && !backed_up && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
@@ -326,6 +328,7 @@ fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<Peer<'_>>, n
         }
         WaitTarget::Timer if first.ends_with("sleep") => first.to_owned(),
         WaitTarget::Timer => format!("a timeout ({first})"),
+        WaitTarget::Peer if fix::is_full_pipe(whats) => format!("room in a pipe ({first})"),
         WaitTarget::Peer => {
             peer.map_or_else(|| format!("a peer ({first})"), |peer| peer.to_string())
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use whywait_events::StackId;
 use whywait_model::Model;
+use whywait_model::waits::broad_kind;
 
 use super::WaitTarget;
 use crate::numbers::{IN_TITLE, MUCH, Share};
@@ -13,6 +14,12 @@ use crate::shared::intervals::sum;
 pub(super) const IN_OTHERS: &str = "do not sleep with something in hand that other requests wait \
     for: a lock (a read-write lock, too: who waits to write holds up those who come to read), a \
     place, a result that one makes for all";
+
+/// Whether that is mostly a pipe without room.
+pub(super) fn is_full_pipe(whats: &[(&str, u64)]) -> bool {
+    let first = whats.first();
+    first.is_some_and(|(what, _)| broad_kind(what) == "pipe write")
+}
 
 /// What helps against such a wait.
 pub(super) fn of(
@@ -24,6 +31,11 @@ pub(super) fn of(
     match target {
         WaitTarget::Timer => {
             "it is the program's own sleep: wait for the event instead of for a time, or shorten it"
+        }
+        WaitTarget::Peer if is_full_pipe(whats) => {
+            "the pipe is full: who reads it (a collector of logs, a terminal, the parent process) \
+             is slower than who writes: write less, have a thread of its own write from a queue \
+             that drops what has no room, or make the reader quicker"
         }
         WaitTarget::Peer => {
             "look at the peer: why it takes so long; ask it earlier or several at once, cache its \

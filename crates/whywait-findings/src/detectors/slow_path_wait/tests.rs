@@ -472,6 +472,35 @@ fn a_peer_outside_is_medium_confidence() {
     );
 }
 
+#[test]
+fn a_pipe_without_room_has_a_slow_reader() {
+    let mut server = server();
+    let stack = server.script.stack(&["serve", "write_log", "write"]);
+    let full = server.script.stack(&[
+        "do_syscall_64",
+        "ksys_write",
+        "vfs_write",
+        "anon_pipe_write",
+    ]);
+    for n in 0..6 {
+        let at = 10 + 300 * n;
+        let wait = server.script.wait(API, WRITE, at + 1, at + 101);
+        wait.stack(stack).kernel(full).by_softirq().done();
+        let request = server.script.request(n + 1).ready(at);
+        request.read(at + 1, API).answered(at + 102, API);
+    }
+    let finding = the_finding(&server.script);
+    assert!(
+        finding
+            .title
+            .contains("for room in a pipe (pipe write) in write_log"),
+        "{}",
+        finding.title
+    );
+    assert!(finding.fix.contains("who reads it"), "{}", finding.fix);
+    assert_eq!(finding.as_ever, None, "its reader could be quicker");
+}
+
 /// What is found where a thread sleeps in a call for 100 ms before it answers.
 fn found_of_a_sleep(call: u32, args: [u64; 2]) -> Finding {
     let mut server = server();
