@@ -189,7 +189,10 @@ fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
         let most = Share::new(ns, slow.total_ns).is_at_least(*MOST);
         most.then(|| whole_percent(ns.min(slow.total_ns), slow.total_ns))
     };
-    if let Some(percent) = has_most(savings(&|it| is_sure(it) && it.as_ever.is_some())) {
+    // What a peer takes that is watched, too, its own requests may wait for: nobody looked at them.
+    let is_as_ever =
+        |it: &&Finding| it.as_ever.is_some() && !it.subject.contains_key("peer_is_watched");
+    if let Some(percent) = has_most(savings(&|it| is_sure(it) && is_as_ever(it))) {
         return Verdict::AsEver { percent };
     }
     match has_most(savings(&is_sure)) {

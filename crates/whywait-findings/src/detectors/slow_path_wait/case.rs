@@ -174,6 +174,11 @@ pub(super) fn finding(
             }
         });
     let finding = finding.of_requests(group.iter().map(|(request, _)| request.request));
+    let caller = group.first().map_or(0, |(slow, _)| slow.request.tgid);
+    let finding = match peer {
+        Some(peer) => slow_upstream::if_watched(model, peer, caller, finding),
+        None => finding,
+    };
     let all = tids.iter().map(|(tid, _)| *tid);
     Some(slow_paths::about_processes(model, finding, tid, all))
 }

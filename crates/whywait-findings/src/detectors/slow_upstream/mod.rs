@@ -377,6 +377,19 @@ fn in_calls(
     Some((finding, of_peer(row)))
 }
 
+/// Where the peer is watched, too: it is a server behind the one that others ask, and what its own
+/// requests wait for is not looked at here.
+pub(crate) fn if_watched(model: &Model, peer: Peer<'_>, caller: u32, finding: Finding) -> Finding {
+    let behind = peer.tgid().filter(|tgid| *tgid != caller);
+    match behind.filter(|tgid| model.threads_of(*tgid).next().is_some()) {
+        Some(tgid) => finding.about("peer_is_watched", true).fix(format!(
+            "the peer is a part of what was watched, and its requests are not counted here: watch \
+             it alone (whywait -p {tgid}) to see what they wait for"
+        )),
+        None => finding,
+    }
+}
+
 fn is_by_design(row: &PeerRow) -> bool {
     row.p50_ns.is_some_and(|ns| ns >= *UPSTREAM_BY_DESIGN_NS)
 }
@@ -420,6 +433,7 @@ fn finding(model: &Model, peer: Peer<'_>, pairs: &[Pair<'_>], slow_ns: u64) -> O
             Evidence::new(slowest),
             Evidence::new(whose(model, pairs)),
         ]);
+    let finding = if_watched(model, peer, pairs.first()?.call.tgid, finding);
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
 }

@@ -87,6 +87,26 @@ fn calls_that_fill_a_loops_requests_name_the_peer() {
 }
 
 #[test]
+fn a_peer_that_is_watched_too_is_to_be_watched_alone() {
+    let mut script = with_calls(rounds(5), 10);
+    script.thread_of(55, 55, "php-fpm");
+    let model = script.model();
+    let findings = detect(&Facts::of(&model));
+    let fix = &findings[0].fix;
+    assert!(fix.contains("watch it alone (whywait -p 55)"), "{fix}");
+    let note = Finding {
+        severity: Severity::Note,
+        ..findings[0].clone()
+    };
+    assert!(note.as_ever.is_some());
+    assert_eq!(
+        crate::verdict(&Facts::of(&model), &[note]),
+        crate::Verdict::Notes { percent: 95 },
+        "what its requests wait for, nobody looked at"
+    );
+}
+
+#[test]
 fn where_requests_have_no_call_of_their_own_nothing_is_said() {
     assert_eq!(
         detect(&Facts::of(&rounds(5).model())),
