@@ -85,16 +85,16 @@ pub(super) fn finding(
     };
     let place = slow_paths::place(*function, *function_ns, known_ns);
     let role = slow_paths::who(model, &tids.iter().map(|(tid, _)| *tid).collect());
+    let in_others = match key.target {
+        WaitTarget::Timer | WaitTarget::Peer => InOthers::of(facts, group),
+        _ => None,
+    };
     // A sleep that the program asked for is called one.
     let tries = match key.target {
-        WaitTarget::Timer => Tries::of(facts, group),
+        WaitTarget::Timer if in_others.is_none() => Tries::of(facts, group),
         _ => None,
     };
     let lock = tries.as_ref().and_then(|tries| tries.lock.as_ref());
-    let in_others = match key.target {
-        WaitTarget::Timer if tries.is_none() => InOthers::of(facts, group),
-        _ => None,
-    };
     let (worst, on_worst) = group.iter().max_by_key(|(slow, on_path)| {
         let waits = in_others.is_some() && in_others_ns(facts, slow, on_path) > 0;
         (waits, slow.latency_ns, on_path.ns)
@@ -104,6 +104,11 @@ pub(super) fn finding(
             "{requests} slept {share} of {their} time{place} for a lock{}{}",
             tries.title(),
             lock.title()
+        )
+    } else if in_others.is_some() && key.target == WaitTarget::Peer {
+        format!(
+            "{requests} waited {share} of {their} time for other requests, which waited for \
+             {named}{place} ({role})"
         )
     } else if in_others.is_some() {
         format!(
@@ -121,8 +126,9 @@ pub(super) fn finding(
         .flatten();
     let ports = slow_paths::ports(group.iter().map(|(request, _)| *request));
     let doing = format!("asleep in {}", broad_kind(what));
-    // One cause has one code, whoever waits for it: a thread, a loop or a task.
-    let finding = match peer {
+    // One cause has one code, whoever waits for it: a thread, a loop or a task. What requests that
+    // were served meanwhile asked of a peer is not what these waited for there.
+    let finding = match peer.filter(|_| in_others.is_none()) {
         Some(peer) if slow_upstream::by_design(model, peer) => {
             Finding::new(&slow_upstream::DECLARATION, Severity::Note, title).about_peer(peer)
         }

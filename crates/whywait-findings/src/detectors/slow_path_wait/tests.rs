@@ -961,3 +961,47 @@ fn who_waits_for_a_worker_behind_them_counts() {
         [200, 200, 152, 152, 145, 145].map(|ms: u64| ms * 1_000_000)
     );
 }
+
+/// Six workers with a request each, who let each other go on in turn: each sleeps in this function for
+/// 100 ms then, before it answers.
+fn in_turn(function: &str) -> Finding {
+    let mut server = server();
+    let stack = server.script.stack(&["work", "with_the_place", function]);
+    for (nth, tid) in (11..17).enumerate() {
+        let at = 11 + 101 * nth as u64;
+        server.script.thread(tid, "worker");
+        if nth > 0 {
+            server.parks(tid, 10, at, tid - 1);
+        }
+        if function == "recv" {
+            let wait = server.script.wait(tid, RECVFROM, at, at + 100);
+            wait.stack(stack).by_softirq().done();
+        } else {
+            server.script.sleeps(tid, stack, at, at + 100);
+        }
+        let request = server.script.request(u64::from(tid)).ready(9);
+        request.read(9, tid).answered(at + 102, tid);
+    }
+    the_finding(&server.script)
+}
+
+#[test]
+fn what_others_sleep_in_turn_is_not_ones_own() {
+    let slept = in_turn("clock_nanosleep");
+    assert!(
+        slept.title.contains("for other requests, which slept in"),
+        "{}",
+        slept.title
+    );
+    let called = in_turn("recv");
+    assert_eq!(called.code.name(), "slow-path-wait");
+    assert!(
+        called.title.contains("for other requests, which waited"),
+        "{}",
+        called.title
+    );
+    assert_eq!(called.as_ever, None);
+    for finding in [slept, called] {
+        assert!(finding.fix.contains("in hand"), "{}", finding.fix);
+    }
+}
