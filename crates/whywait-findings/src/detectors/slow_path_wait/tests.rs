@@ -962,8 +962,8 @@ fn who_waits_for_a_worker_behind_them_counts() {
     );
 }
 
-/// Six workers with a request each, who let each other go on in turn: each sleeps in this function for
-/// 100 ms then, before it answers.
+/// Six workers with a request each, who let each other go on in turn: each sleeps in this function
+/// for 100 ms then, before it answers.
 fn in_turn(function: &str) -> Finding {
     let mut server = server();
     let stack = server.script.stack(&["work", "with_the_place", function]);
