@@ -70,11 +70,14 @@ fn part(page: &Page, row: &TaskWaitRow) -> String {
     }
 }
 
-/// `past it meanwhile: 2 in time.Sleep in main.work`.
+/// `meanwhile 2 that were past this wait: time.Sleep in main.work`.
 fn past_it(page: &Page, past: &TasksPast) -> String {
     let kind = TaskWaitKind::Unknown;
     let does = doing(page, kind, past.waits_in, past.function.as_deref());
-    format!("past it meanwhile: {} in {does}", past.at_a_time)
+    format!(
+        "meanwhile {} that were past this wait: {does}",
+        past.at_a_time
+    )
 }
 
 fn held(page: &Page, holder: &TaskHolder) -> String {
