@@ -60,6 +60,7 @@ mod average;
 mod awaited;
 mod shared;
 mod streams;
+mod together;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {

@@ -7,13 +7,12 @@ use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
 use whywait_words::{counted, counted_as, duration, percent};
 
-use super::{DECLARATION, FIX};
+use super::together::{self, Waited};
 use crate::facts::Facts;
-use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::numbers::{BY_CHANCE, MIN_REQUESTS, Share, UPSTREAM_PAIRED};
-use crate::shared::crowding;
+use crate::finding::Finding;
+use crate::numbers::{BY_CHANCE, Share, UPSTREAM_PAIRED};
 use crate::shared::intervals::{Covered, Interval, merged};
-use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
+use crate::shared::slow_paths::{SlowRequest, dominates};
 use crate::shared::traffic::{served, with_peer};
 
 /// What was read on such connections, and when their calls were with the peer.
@@ -47,20 +46,6 @@ impl<'m> Replies<'m> {
             with_peer: Covered::new(merged(with_peers)),
         })
     }
-
-    /// From one reading to the next, on average.
-    fn spacing_ns(&self) -> u64 {
-        let (first, last) = (self.read.first(), self.read.last());
-        let all_ns = last.zip(first).map_or(0, |(last, first)| last - first);
-        all_ns / (self.read.len() as u64).max(1)
-    }
-
-    /// The last reading up to this moment, if it came within so long before.
-    fn just_before(&self, at_ns: Ns, within_ns: u64) -> Option<Ns> {
-        let after = self.read.partition_point(|read_ns| *read_ns <= at_ns);
-        let read_ns = self.read[after.checked_sub(1)?];
-        (at_ns - read_ns <= within_ns).then_some(read_ns)
-    }
 }
 
 /// One for each process and peer.
@@ -88,7 +73,8 @@ fn finding<'a>(
     requests: impl Iterator<Item = &'a SlowRequest<'a>>,
     slow_ns: u64,
 ) -> Option<Finding> {
-    let at_once_ns = BY_CHANCE.of(replies.spacing_ns());
+    let spacing_ns = together::spacing_ns(&replies.read);
+    let at_once_ns = BY_CHANCE.of(spacing_ns);
     let (mut answers, mut prompt) = (0_u64, 0_u64);
     let mut waits: Vec<(u64, u64)> = Vec::new();
     for slow in requests {
@@ -98,7 +84,7 @@ fn finding<'a>(
             continue;
         };
         answers += 1;
-        let read = replies.just_before(answer_ns, at_once_ns);
+        let read = together::last(&replies.read, answer_ns, at_once_ns);
         let Some(read_ns) = read.filter(|read_ns| *read_ns >= from_ns) else {
             continue;
         };
@@ -108,24 +94,14 @@ fn finding<'a>(
             waits.push((with_peer_ns, slow.latency_ns));
         }
     }
-    if waits.len() < *MIN_REQUESTS || Share::new(prompt, answers).is_below(*UPSTREAM_PAIRED) {
+    if Share::new(prompt, answers).is_below(*UPSTREAM_PAIRED) {
         return None;
     }
-    let shares = Shares::new(waits);
-    let peer = replies.peer;
-    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
-        return None;
-    }
-    let title = format!(
-        "{} spent {} of their time waiting for {peer}, over connections that several share",
-        shares.requests(),
-        shares.percent()
-    );
     let follow = format!(
         "{} of the answers came within {} after something was read there, which is every {}",
         percent(prompt, answers),
         duration(at_once_ns),
-        duration(replies.spacing_ns()),
+        duration(spacing_ns),
     );
     let several = format!(
         "what is sent there does not wait for the reply to what was sent before: {} answered with \
@@ -133,18 +109,11 @@ fn finding<'a>(
         counted_as(answers, "request was", "requests were"),
         counted(replies.exchanges, "exchange"),
     );
-    let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
-        .confidence(Confidence::Medium)
-        .about_peer(peer)
-        .about("shared_connection", true)
-        .saving(Saving::latency(shares.each_ns.clone()))
-        .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
-            Evidence::new(follow),
-            Evidence::new(several),
-        ])
-        .fix(FIX);
-    let first = replies.tids.first().copied();
-    let tids = replies.tids.iter().copied();
-    Some(slow_paths::about_processes(model, finding, first, tids))
+    let waited = Waited {
+        peer: replies.peer,
+        waits,
+        over: "connections that several share",
+        tids: &replies.tids,
+    };
+    waited.finding(model, slow_ns, [follow, several])
 }

@@ -2,18 +2,16 @@
 //! of what is recorded as calls are PINGs. But who asks as soon as it has been read, is not replied
 //! to at once, and answers as soon as there was a reply, waited for the peer meanwhile.
 
-use whywait_events::Ns;
 use whywait_model::calls::links::Http2Talk;
 use whywait_model::{Model, Peer};
 use whywait_words::{counted_as, duration, percent};
 
-use super::{DECLARATION, FIX};
+use super::together::{Waited, last, next, spacing_ns};
 use crate::facts::Facts;
-use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::numbers::{BY_CHANCE, HTTP2_PAIRED, MIN_REQUESTS, MOST, Share};
-use crate::shared::crowding;
+use crate::finding::Finding;
+use crate::numbers::{BY_CHANCE, HTTP2_PAIRED, MOST, Share};
 use crate::shared::intervals::Interval;
-use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
+use crate::shared::slow_paths::{SlowRequest, dominates};
 use crate::shared::traffic::served;
 
 /// Of how many slow requests it is known whether they ask and are answered so.
@@ -41,26 +39,6 @@ impl AtOnce {
             replied_ns: BY_CHANCE.of(spacing_ns(&talk.replied)),
         }
     }
-}
-
-/// From one to the next, on average.
-fn spacing_ns(moments: &[Ns]) -> u64 {
-    let ends = moments.first().zip(moments.last());
-    ends.map_or(0, |(first, last)| last - first) / (moments.len() as u64).max(1)
-}
-
-/// The first from this moment on, if it comes within so long.
-fn next(moments: &[Ns], from_ns: Ns, within_ns: u64) -> Option<Ns> {
-    let at = moments.partition_point(|ns| *ns < from_ns);
-    let ns = moments.get(at).copied();
-    ns.filter(|ns| ns - from_ns <= within_ns)
-}
-
-/// The last one up to this moment, if it came within so long before.
-fn last(moments: &[Ns], until_ns: Ns, within_ns: u64) -> Option<Ns> {
-    let after = moments.partition_point(|ns| *ns <= until_ns);
-    let ns = after.checked_sub(1).map(|at| moments[at]);
-    ns.filter(|ns| until_ns - ns <= within_ns)
 }
 
 /// One for each process and peer.
@@ -101,18 +79,9 @@ fn finding<'a>(
             }
         });
     }
-    if waits.len() < *MIN_REQUESTS || !counts.show_it() {
+    if !counts.show_it() {
         return None;
     }
-    let shares = Shares::new(waits);
-    if peer.tgid().is_some() && crowding::explains(model, &shares.each_ns) {
-        return None;
-    }
-    let title = format!(
-        "{} spent {} of their time waiting for {peer}, over HTTP/2",
-        shares.requests(),
-        shares.percent()
-    );
     let asked = format!(
         "{} of {} asked within {} after they had been read, and answered within {} after something \
          else than a PING was read there, which is every {}",
@@ -123,25 +92,16 @@ fn finding<'a>(
         duration(spacing_ns(&talk.replied)),
     );
     let several = "what is sent there does not wait for the reply to what was sent before: which \
-                   reply is whose does not show, nor how many calls each request made";
-    let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
-        .confidence(Confidence::Medium)
-        .about_peer(peer)
-        .about("shared_connection", true)
-        .saving(Saving::latency(shares.each_ns.clone()))
-        .evidence([
-            Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
-            Evidence::new(asked),
-            Evidence::new(several),
-        ])
-        .fix(FIX);
-    let first = talk.tids.first().copied();
-    Some(slow_paths::about_processes(
-        model,
-        finding,
-        first,
-        talk.tids.iter().copied(),
-    ))
+                   reply is whose does not show, nor how many calls each request made"
+        .to_owned();
+    let tids: Vec<u32> = talk.tids.iter().copied().collect();
+    let waited = Waited {
+        peer,
+        waits,
+        over: "HTTP/2",
+        tids: &tids,
+    };
+    waited.finding(model, slow_ns, [asked, several])
 }
 
 impl Counts {

@@ -18,8 +18,8 @@ const PING: [u64; 2] = [ANSWER, ANSWER + HEAD + 4];
 /// So few exchanges show nothing.
 const LEAST_CALLS: usize = 20;
 /// In percent: so many of them are a call after which nothing but a PING of the peer's is read, and
-/// its answer alone is what is sent next, and is replied to. (Of those of gRPC's clients in Go, Java
-/// and Python 12 to 41 are; of those of tests/corpus none, in any recording.)
+/// its answer alone is what is sent next, and is replied to. Of those of gRPC's clients in Go, Java
+/// and Python 12 to 41 are; of those of tests/corpus none, in any recording.
 const ANSWERED: usize = 5;
 
 /// A connection, and from when on it may have had calls under way, until when.
