@@ -74,9 +74,9 @@ pub(crate) fn tops(holders: &[u32]) -> Vec<u32> {
 /// Sorts processes into servers: those belong together that run the same file and listen at the
 /// same address, be it one socket or several (SO_REUSEPORT).
 pub(crate) fn servers(pids: &[u32]) -> Vec<Vec<u32>> {
-    let mut found: Vec<Alike> = Vec::new();
+    let mut found: Vec<SameServer> = Vec::new();
     for pid in pids {
-        let one = Alike {
+        let one = SameServer {
             pids: vec![*pid],
             file: processes::executable(*pid),
             places: places(*pid),
@@ -93,14 +93,14 @@ pub(crate) fn servers(pids: &[u32]) -> Vec<Vec<u32>> {
 }
 
 /// Processes that are one server.
-struct Alike {
+struct SameServer {
     pids: Vec<u32>,
     file: Option<(u64, u64)>,
     places: BTreeSet<ServedPlace>,
 }
 
-impl Alike {
-    fn is_one_with(&self, other: &Alike) -> bool {
+impl SameServer {
+    fn is_one_with(&self, other: &SameServer) -> bool {
         self.file.is_some() && self.file == other.file && !self.places.is_disjoint(&other.places)
     }
 }

@@ -18,7 +18,7 @@ use whywait_testkit::{Kept, in_parallel, kept_recordings, repository};
 
 use super::LISTED;
 use super::tests::{PAGE, page};
-use super::varied::{Side, VARIABLE, Variation, reading, with};
+use super::varied::{Extreme, VARIABLE, Variation, reading, with};
 use crate::{Facts, Severity, Verdict, find, verdict};
 
 /// What holds numbers.
@@ -71,7 +71,7 @@ pub(super) fn on_page() -> Holders {
         else {
             continue;
         };
-        for (side, cell) in Side::BOTH.into_iter().zip([zero, infinite]) {
+        for (side, cell) in Extreme::BOTH.into_iter().zip([zero, infinite]) {
             if let Some(holder) = Holder::read(cell) {
                 holders.insert((number.name, side), holder);
             }
@@ -91,7 +91,7 @@ fn numbers_are_held_by_what_the_page_says() {
         );
         let names = LISTED.iter().map(|number| number.name);
         let open = names.filter(|name| {
-            !Side::BOTH
+            !Extreme::BOTH
                 .iter()
                 .any(|side| holders.contains_key(&(*name, *side)))
         });
@@ -122,7 +122,7 @@ impl Found {
         let holders = self.holders.lock().expect("no panic");
         let names = LISTED.iter().map(|number| number.name);
         names
-            .flat_map(|name| Side::BOTH.map(|side| (name, side)))
+            .flat_map(|name| Extreme::BOTH.map(|side| (name, side)))
             .filter(|variation| !holders.contains_key(variation))
             .collect()
     }

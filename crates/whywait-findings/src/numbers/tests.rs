@@ -8,7 +8,7 @@ use whywait_testkit::{check_file, paragraphs, repository};
 use whywait_words::duration;
 
 use super::held_tests::{Holders, on_page};
-use super::varied::Side;
+use super::varied::Extreme;
 use super::{LISTED, Listed, Share};
 
 /// What numbers are.
@@ -97,7 +97,7 @@ fn row(number: &Listed, holders: &Holders) -> String {
         let holder = holders.get(&(name, side));
         holder.map(ToString::to_string).unwrap_or_default()
     };
-    let [zero, infinite] = Side::BOTH.map(holder);
+    let [zero, infinite] = Extreme::BOTH.map(holder);
     format!("| `{name}` | {value} | {why} | {zero} | {infinite} |\n")
 }
 

@@ -11,12 +11,12 @@ pub(super) const VARIABLE: &str = "WHYWAIT_NUMBER";
 
 /// What a number is instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(super) enum Extreme {
     Zero,
     Infinite,
 }
 
-impl Side {
+impl Extreme {
     pub(super) const BOTH: [Self; 2] = [Self::Zero, Self::Infinite];
 
     /// As the environment has it.
@@ -29,7 +29,7 @@ impl Side {
 }
 
 /// A number that is another.
-pub(super) type Variation = (&'static str, Side);
+pub(super) type Variation = (&'static str, Extreme);
 
 thread_local! {
     static INSTEAD: RefCell<Vec<Variation>> = RefCell::new(of_environment().into_iter().collect());
@@ -39,7 +39,7 @@ thread_local! {
 fn of_environment() -> Option<Variation> {
     let said = env::var(VARIABLE).ok()?;
     let (name, side) = said.split_once(' ')?;
-    let side = Side::BOTH.into_iter().find(|one| one.name() == side)?;
+    let side = Extreme::BOTH.into_iter().find(|one| one.name() == side)?;
     let number = super::LISTED.iter().find(|number| number.name == name)?;
     Some((number.name, side))
 }
@@ -67,33 +67,33 @@ pub(super) fn reading<T>(what: impl FnOnce() -> T) -> (T, BTreeSet<&'static str>
 }
 
 /// The ends of a type.
-pub(super) trait Ends: Sized {
+pub(super) trait Extremes: Sized {
     const ZERO: Self;
     /// More than there ever is. It can still be multiplied and added to.
     const INFINITE: Self;
 }
 
-impl Ends for u64 {
+impl Extremes for u64 {
     const ZERO: Self = 0;
     const INFINITE: Self = 1 << 48;
 }
 
-impl Ends for usize {
+impl Extremes for usize {
     const ZERO: Self = 0;
     const INFINITE: Self = 1 << 48;
 }
 
-impl Ends for u32 {
+impl Extremes for u32 {
     const ZERO: Self = 0;
     const INFINITE: Self = u32::MAX;
 }
 
-impl Ends for f64 {
+impl Extremes for f64 {
     const ZERO: Self = 0.0;
     const INFINITE: Self = f64::INFINITY;
 }
 
-impl Ends for Share {
+impl Extremes for Share {
     const ZERO: Self = Share::new(0, 1);
     const INFINITE: Self = Share::new(u64::INFINITE, 1);
 }
@@ -109,7 +109,7 @@ pub(super) struct Varied<T> {
 impl<T> Varied<T> {
     pub(super) const fn of(name: &'static str) -> Self
     where
-        T: Ends,
+        T: Extremes,
     {
         Self {
             name,
@@ -132,8 +132,8 @@ impl<T> Varied<T> {
                 .map(|(_, side)| *side)
         })?;
         Some(match side {
-            Side::Zero => &self.zero,
-            Side::Infinite => &self.infinite,
+            Extreme::Zero => &self.zero,
+            Extreme::Infinite => &self.infinite,
         })
     }
 }

@@ -140,7 +140,7 @@ impl<'m> Queue<'m> {
             .filter_map(|(traffic, narrow)| {
                 let others = with_others(facts.traffic(), traffic);
                 let requests = requests.get(&traffic.tgid)?;
-                let until = [WithPeer::UntilAnswered, WithPeer::UntilNextPeer];
+                let until = [CallsEnd::UntilAnswered, CallsEnd::UntilNextPeer];
                 let mut found = until.into_iter();
                 let found = found.find_map(|until| {
                     Self::in_traffic(requests, traffic, (&others, until), started_ns)
@@ -153,7 +153,7 @@ impl<'m> Queue<'m> {
     fn in_traffic(
         all: &[RequestRef<'m>],
         traffic: &Traffic<'m>,
-        (others, until): (&[&Exchange], WithPeer),
+        (others, until): (&[&Exchange], CallsEnd),
         started_ns: Ns,
     ) -> Option<Queue<'m>> {
         let served = |request: &RequestRef<'m>| until.within(request, others);
@@ -604,14 +604,14 @@ impl Flow {
 
 /// Until when requests may have calls to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WithPeer {
+enum CallsEnd {
     /// As long as they are served.
     UntilAnswered,
     /// Until they call another peer: a transaction is over by then.
     UntilNextPeer,
 }
 
-impl WithPeer {
+impl CallsEnd {
     /// From when until when that is. `None`: it does not show, or the request was not served.
     fn within(self, request: &RequestRef<'_>, others: &[&Exchange]) -> Option<Interval> {
         let (from_ns, until_ns) = served(request)?;
@@ -691,7 +691,7 @@ fn capacity(calls: &[&Exchange], flow: &Flow) -> Capacity {
     if flow.most < 2 {
         return Capacity::Unknown;
     }
-    let alike = Alike::of(calls, flow);
+    let alike = UsualSizes::of(calls, flow);
     let of = |is: &dyn Fn(usize) -> bool| -> Vec<u64> {
         let all = calls.iter().zip(&flow.ahead);
         let those = all.filter(|(call, ahead)| is(**ahead) && alike.has(call));
@@ -753,12 +753,12 @@ fn in_turn_ns(calls: &[&Exchange]) -> Option<u64> {
 /// The sizes, in the middle, of the calls that were made while as many as ever were under way.
 /// Those like them can be compared with them. A login, or a handshake, takes another time than a
 /// query, whatever else is under way.
-struct Alike {
+struct UsualSizes {
     bytes_out: u64,
     bytes_in: u64,
 }
 
-impl Alike {
+impl UsualSizes {
     fn of(calls: &[&Exchange], flow: &Flow) -> Self {
         let all = calls.iter().zip(&flow.ahead);
         let full = || {

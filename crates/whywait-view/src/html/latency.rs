@@ -33,7 +33,7 @@ pub(crate) struct Latencies {
 struct Heat {
     scale: Scale,
     duration_ns: u64,
-    slow: Vec<SlowRequest>,
+    slow: Vec<DrawnRequest>,
     /// Of which finding some are: its number and colour, and how many these are.
     finding: Option<(usize, Paint, u64)>,
     /// Slow requests that have no row of their own.
@@ -43,7 +43,7 @@ struct Heat {
     marks: Vec<Marks>,
 }
 
-struct SlowRequest {
+struct DrawnRequest {
     /// When it came, since the recording's start.
     at_ns: u64,
     /// How long it took.
@@ -85,10 +85,10 @@ impl Heat {
     fn new(model: &Model, report: &Report) -> Option<Self> {
         let started_ns = model.meta.started_ns;
         let concerned = Concerned::of(report);
-        let slow: Vec<SlowRequest> = model
+        let slow: Vec<DrawnRequest> = model
             .requests()
             .filter_map(|request| {
-                Some(SlowRequest {
+                Some(DrawnRequest {
                     at_ns: request.ready_ns.saturating_sub(started_ns),
                     ns: request.took_ns()?,
                     marked: concerned.as_ref().is_some_and(|one| one.has(request)),

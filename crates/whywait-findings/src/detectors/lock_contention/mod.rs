@@ -74,7 +74,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 #[derive(Default)]
 struct Contention<'a> {
     waits: Vec<&'a Wait>,
-    requests: Vec<Waited>,
+    requests: Vec<LockWait>,
     /// What each request is spared without it, also those that did not wait for long.
     spared: Vec<Spared<'a>>,
     /// How long requests lay unread each while threads idled, as the one that polled last waited
@@ -85,7 +85,7 @@ struct Contention<'a> {
 
 /// What a request waited for a lock, nanoseconds.
 #[derive(Debug, Clone, Default)]
-struct Waited {
+struct LockWait {
     /// Asleep.
     ns: u64,
     /// Of which the lock's: without the time in which those who held it had no CPU.
@@ -182,8 +182,8 @@ fn sums_of(model: &Model, lock: &Contention<'_>) -> WaitSums {
 }
 
 /// What a request waited for each lock on its path.
-fn waited_for(model: &Model, nested: &Nested, path: &Path<'_>) -> BTreeMap<WaitKey, Waited> {
-    let mut waited: BTreeMap<WaitKey, Waited> = BTreeMap::new();
+fn waited_for(model: &Model, nested: &Nested, path: &Path<'_>) -> BTreeMap<WaitKey, LockWait> {
+    let mut waited: BTreeMap<WaitKey, LockWait> = BTreeMap::new();
     let mut last: Option<(WaitKey, usize)> = None;
     for (at, step) in path.steps.iter().enumerate() {
         if step.part != Some(Part::Lock) {

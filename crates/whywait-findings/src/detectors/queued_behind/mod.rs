@@ -399,10 +399,10 @@ fn would_more_help(model: &Model, queue: &JobQueue<'_>) -> String {
 }
 
 /// The middle latency as it was, and by replay with more jobs at a time.
-type Replayed = (u64, Vec<(usize, u64)>);
+type WithoutQueue = (u64, Vec<(usize, u64)>);
 
 /// `None` where the replay does not bring about what was, or where the middle request did not wait.
-fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
+fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<WithoutQueue> {
     if matches!(queue.jobs_do, JobsDo::Compute(Some(_))) {
         return None;
     }
@@ -426,7 +426,7 @@ fn replayed(queue: &JobQueue<'_>, cpus: usize) -> Option<Replayed> {
         .then_some((real_ns, more))
 }
 
-fn in_words(queue: &JobQueue<'_>, (real_ns, more): &Replayed) -> Evidence {
+fn in_words(queue: &JobQueue<'_>, (real_ns, more): &WithoutQueue) -> Evidence {
     let more: Vec<String> = more
         .iter()
         .map(|(jobs, ns)| format!("{} with {jobs}", duration(*ns)))

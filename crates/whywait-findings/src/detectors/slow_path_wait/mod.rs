@@ -133,7 +133,7 @@ struct OnPath<'a> {
 struct WaitStep<'a> {
     step: &'a PathStep,
     wait: &'a Wait,
-    is: Rc<Alike>,
+    is: Rc<SaidWait>,
     /// For how long the thread then waited for a CPU.
     queued_ns: u64,
 }
@@ -382,7 +382,7 @@ struct Keys<'f> {
     /// Processes whose requests' tasks were looked at: for what they wait these looks say, which
     /// are a sample of all, and a poll for everything does not.
     looked_at: BTreeSet<u32>,
-    known: HashMap<Like, Rc<Alike>>,
+    known: HashMap<Like, Rc<SaidWait>>,
 }
 
 /// Steps of which the same is said.
@@ -398,7 +398,7 @@ struct Like {
 
 /// What is said of a step.
 #[derive(Debug)]
-struct Alike {
+struct SaidWait {
     key: Rc<StepKey>,
     /// What the thread slept in, in a word or two.
     what: String,
@@ -424,7 +424,7 @@ impl<'f> Keys<'f> {
         request: RequestRef<'_>,
         step: &PathStep,
         tick: &dyn Fn() -> bool,
-    ) -> Option<(Rc<Alike>, &'a Wait)> {
+    ) -> Option<(Rc<SaidWait>, &'a Wait)> {
         let model = facts.model;
         let (target, wait) = target(model, &self.loops, request, step, tick)?;
         let like = Like {
@@ -447,7 +447,7 @@ impl<'f> Keys<'f> {
                 target,
                 single: single.then(|| (what.clone(), within)),
             };
-            Rc::new(Alike {
+            Rc::new(SaidWait {
                 key: Rc::new(key),
                 what,
                 function,

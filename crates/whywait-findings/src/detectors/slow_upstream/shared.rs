@@ -7,7 +7,7 @@ use whywait_events::{Exchange, Ns};
 use whywait_model::{Model, Peer};
 use whywait_words::{counted, counted_as, duration, percent};
 
-use super::together::{self, Waited};
+use super::together::{self, Together};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::numbers::{BY_CHANCE, Share, UPSTREAM_PAIRED};
@@ -109,7 +109,7 @@ fn finding<'a>(
         counted_as(answers, "request was", "requests were"),
         counted(replies.exchanges, "exchange"),
     );
-    let waited = Waited {
+    let waited = Together {
         peer: replies.peer,
         waits,
         over: "connections that several share",

@@ -6,7 +6,7 @@ use whywait_model::calls::links::Http2Talk;
 use whywait_model::{Model, Peer};
 use whywait_words::{counted_as, duration, percent};
 
-use super::together::{Waited, last, next, spacing_ns};
+use super::together::{Together, last, next, spacing_ns};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::numbers::{BY_CHANCE, HTTP2_PAIRED, MOST, Share};
@@ -95,7 +95,7 @@ fn finding<'a>(
                    reply is whose does not show, nor how many calls each request made"
         .to_owned();
     let tids: Vec<u32> = talk.tids.iter().copied().collect();
-    let waited = Waited {
+    let waited = Together {
         peer,
         waits,
         over: "HTTP/2",

@@ -32,14 +32,14 @@ pub(super) fn last(moments: &[Ns], until_ns: Ns, within_ns: u64) -> Option<Ns> {
 
 /// Requests that waited for a peer: of each how long, and what it took; `over` what kind of
 /// connections, and by which threads.
-pub(super) struct Waited<'m, 'a> {
+pub(super) struct Together<'m, 'a> {
     pub(super) peer: Peer<'m>,
     pub(super) waits: Vec<(u64, u64)>,
     pub(super) over: &'a str,
     pub(super) tids: &'a [u32],
 }
 
-impl Waited<'_, '_> {
+impl Together<'_, '_> {
     /// None where they are few, or where it was this machine that had no time.
     pub(super) fn finding(
         self,
