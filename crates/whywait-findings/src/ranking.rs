@@ -87,11 +87,11 @@ pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Findin
         };
         let of_same = findings.remove(at);
         if by < at {
-            findings[by].takes_in(of_same);
+            take_in(&mut findings[by], of_same);
         } else {
             // It takes that one's place.
             let mut first = findings.remove(by - 1);
-            first.takes_in(of_same);
+            take_in(&mut first, of_same);
             findings.insert(at, first);
             at += 1;
         }
@@ -108,6 +108,21 @@ pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Findin
         }
     }
     findings
+}
+
+/// Has the other one as a line, unless that one only tells in what tasks wait, so many of which are
+/// let through at a time: where this one says that they wait there, it has told what for.
+fn take_in(finding: &mut Finding, mut other: Finding) {
+    let place = |finding: &Finding| {
+        let key = |key: &str| finding.subject.get(key).cloned();
+        key("waits_in").map(|what| (what, key("function")))
+    };
+    let told = Explained::Places.includes(&other) && place(finding) == place(&other);
+    if told {
+        finding.same_waits.append(&mut other.same_waits);
+    } else {
+        finding.takes_in(other);
+    }
 }
 
 /// Whether most of what the other finding is about is certainly this one's, too: requests did not
@@ -314,6 +329,35 @@ mod tests {
             order(vec![lock(10), note.explains(Explained::Locks)])[0],
             ("lock-contention", Severity::Error)
         );
+    }
+
+    #[test]
+    fn a_place_for_tasks_is_told_once() {
+        let waits_in = |finding: Finding, what: &str| {
+            let function = finding.about("function", "main.ask");
+            function.about("waits_in", what)
+        };
+        let peer = || {
+            waits_in(
+                finding(&slow_upstream::DECLARATION, Severity::Warning, 9),
+                "chan",
+            )
+        };
+        let place = |what| {
+            waits_in(
+                finding(&pool_exhausted::DECLARATION, Severity::Note, 9),
+                what,
+            )
+        };
+        let beside = |place| {
+            let mut all = ranked(vec![peer(), place], 10 * S);
+            assert_eq!(all.len(), 1, "{:?}", order_of(&all));
+            all.remove(0).same_waits.len()
+        };
+        assert_eq!(beside(place("chan")), 0, "it says so itself");
+        assert_eq!(beside(place("Semaphore")), 1, "another wait");
+        let to_peer = place("chan").about("peer", "10.0.0.1:5432");
+        assert_eq!(beside(to_peer), 1, "what is about a peer says more");
     }
 
     #[test]

@@ -53,6 +53,7 @@ use crate::shared::crowding;
 use crate::shared::intervals::sum;
 use crate::shared::queues::{Capacity, Queue};
 use crate::shared::slow_paths::{self, Shares, SlowRequest, dominates};
+use crate::shared::task_waits::TasksWaitIn;
 use crate::shared::traffic::{length, with_peer};
 use crate::shared::workers::{OfProgram, of_programs};
 
@@ -116,7 +117,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let programs = of_programs(model, saturating, |queue| queue.most);
     let saturated = programs
         .iter()
-        .filter_map(|program| saturated(model, program, slow.total_ns));
+        .filter_map(|program| saturated(facts, program, slow.total_ns));
     let mut findings: Vec<Finding> = awaited::findings(facts);
     let awaited: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let own = by_program
@@ -289,10 +290,11 @@ fn paired<'a>(model: &'a Model, requests: &[&'a SlowRequest<'a>]) -> PairedReque
 
 /// Requests that queue for connections to a peer that would not serve more.
 fn saturated(
-    model: &Model,
+    facts: &Facts<'_>,
     program: &OfProgram<'_, '_, &Queue<'_>>,
     slow_ns: u64,
 ) -> Option<Finding> {
+    let model = facts.model;
     let (queue, shares) = (program.what, &program.shares);
     let Capacity::Saturated {
         few_ns,
@@ -324,6 +326,8 @@ fn saturated(
         duration(sum(queue.victims.iter().map(|victim| victim.waited_ns))),
         queue.most
     );
+    let victims = Queue::requests(program).map(|(request, _)| request);
+    let tasks = TasksWaitIn::of(facts, victims);
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
         .about_peer(peer)
         .about("saturated", true)
@@ -337,10 +341,15 @@ fn saturated(
             Evidence::new(queued),
             Evidence::new(queue.handover()),
         ])
+        .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .fix(
             "look at the peer: why it does so little at a time; ask it less, cache its answers, or \
              limit the wait",
         );
+    let finding = match &tasks {
+        Some(tasks) => tasks.about(finding),
+        None => finding,
+    };
     Some(program.about_processes(model, finding))
 }
 
