@@ -8,7 +8,7 @@ use super::made_up::{
 };
 use super::*;
 use crate::elf::u64_at;
-use crate::fuzzing::Change;
+use crate::fuzzing::Mutation;
 use crate::unwind::CopiedStack;
 
 /// One of each version, and what they are made of, in words.
@@ -32,13 +32,13 @@ pub(crate) fn read(bytes: &[u8]) {
     let words = rest.chunks_exact(8).filter_map(|word| u64_at(word, 0));
     for (change, word) in (0..).zip(words.take(usize::from(changes & 0x3f))) {
         if change < on_stack {
-            let change = Change::of(word, STACK, stack.len() / 8);
+            let change = Mutation::of(word, STACK, stack.len() / 8);
             stack[change.word * 8..][..8].copy_from_slice(&change.value.to_le_bytes());
             at = change.value;
             continue;
         }
         // Its structures, heap, map and metadata lie one behind another.
-        let change = Change::of(word, STRUCTURES, 0x8_0000);
+        let change = Mutation::of(word, STRUCTURES, 0x8_0000);
         let all: usize = world
             .memory
             .0

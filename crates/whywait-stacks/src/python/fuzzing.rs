@@ -5,7 +5,7 @@ use super::lines;
 use super::made_up::{MadeUpMemory, WORDS};
 use super::tasks::TaskPlace;
 use crate::elf::u64_at;
-use crate::fuzzing::{Change, in_own_process, rebased};
+use crate::fuzzing::{Mutation, in_own_process, rebased};
 use crate::modules::Modules;
 
 /// More words would find nothing that fewer do not.
@@ -29,7 +29,7 @@ pub(crate) fn read(bytes: &[u8]) {
     let sound = made.words.len();
     let mut words = rest.chunks_exact(8).filter_map(|word| u64_at(word, 0));
     for word in words.by_ref().take(usize::from(changes % 8)) {
-        let change = Change::of(word, base, sound);
+        let change = Mutation::of(word, base, sound);
         made.words[change.word] = change.value;
     }
     let runtime = made.address() + sound as u64 * 8;

@@ -2,7 +2,7 @@
 
 use super::made_up::{BUILTIN, HEAP, MadeUpV8, V8Memory, frame, interpreted};
 use crate::elf::u64_at;
-use crate::fuzzing::{Change, rebased};
+use crate::fuzzing::{Mutation, rebased};
 
 /// More words would find nothing that fewer do not.
 const MAX_WORDS: usize = 1024;
@@ -26,7 +26,7 @@ pub(crate) fn read(bytes: &[u8]) {
     let sound = memory.0.len() / 8;
     let mut words = rest.chunks_exact(8).filter_map(|word| u64_at(word, 0));
     for word in words.by_ref().take(usize::from(changes % 8)) {
-        let change = Change::of(word, HEAP, sound);
+        let change = Mutation::of(word, HEAP, sound);
         let at = change.word * 8;
         memory.0[at..at + 8].copy_from_slice(&change.value.to_le_bytes());
     }
