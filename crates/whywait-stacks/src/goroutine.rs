@@ -22,6 +22,8 @@ use crate::unwind::Unwound;
 /// A goroutine, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goroutine {
+    /// No other one of its process ever has this.
+    pub id: u64,
     /// What it does.
     pub state: TaskState,
     /// Its stack, if it is on no thread: what a thread does, others show.
@@ -65,7 +67,7 @@ const MAX_STACK: u64 = 1 << 30;
 /// More of it is not read: where the goroutine waits is at its lower end.
 const MAX_READ: u64 = 64 << 10;
 /// Heap addresses are above it, so that no pointer is taken for an id; no program has made as many.
-const MAX_ID: u64 = 1 << 39;
+pub(crate) const MAX_ID: u64 = 1 << 39;
 /// `_Gscan`: the collector looks at the stack, which stays where it is.
 const SCANNED: u32 = 0x1000;
 
@@ -129,6 +131,11 @@ impl GoroutineHead {
         })
     }
 
+    /// No other one ever has it.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The range of its stack in use; `None`: the stack pointer is not on it.
     pub(crate) fn used(&self) -> Option<(u64, usize)> {
         let (low, high) = self.stack;
@@ -138,12 +145,12 @@ impl GoroutineHead {
     }
 }
 
-/// A goroutine that was read.
-pub(crate) enum GoroutineRead {
-    /// It is on a thread.
-    OnThread(TaskState),
-    /// It is not: its registers, and its stack.
-    Parked(TaskState, Registers, Vec<u8>),
+/// A goroutine that was read: its id, its state, and, if it is on no thread, its registers and its
+/// stack.
+pub(crate) struct GoroutineRead {
+    pub(crate) id: u64,
+    pub(crate) state: TaskState,
+    pub(crate) parked: Option<(Registers, Vec<u8>)>,
 }
 
 /// Reads the goroutine at an address of a process.
@@ -163,7 +170,11 @@ pub(crate) fn read(
     };
     let before = head(process).ok_or(Loss::GoTask)?;
     if !matches!(before.state, TaskState::Waiting | TaskState::Runnable) {
-        return Ok(GoroutineRead::OnThread(before.state));
+        return Ok(GoroutineRead {
+            id: before.id,
+            state: before.state,
+            parked: None,
+        });
     }
     let (sp, size) = before.used().ok_or(Loss::GoTask)?;
     let place = process.place(before.pc, modules, context);
@@ -181,7 +192,11 @@ pub(crate) fn read(
         bp: 0,
         lr: 0,
     };
-    Ok(GoroutineRead::Parked(before.state, registers, stack))
+    Ok(GoroutineRead {
+        id: before.id,
+        state: before.state,
+        parked: Some((registers, stack)),
+    })
 }
 
 /// The inode of a process's program.

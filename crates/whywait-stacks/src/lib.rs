@@ -24,6 +24,7 @@ mod elf;
 pub mod fuzzing;
 mod go;
 mod goroutine;
+mod goroutines;
 mod hotspot;
 mod interner;
 mod interpreter;
@@ -49,6 +50,7 @@ mod v8;
 
 pub use arch::Registers;
 pub use goroutine::Goroutine;
+pub use goroutines::Family;
 pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
 pub use python::{CoroutineTask, Coroutines, TaskLocks, TaskPlace};

@@ -20,6 +20,7 @@ pub(crate) enum Loss {
     Memory,
     KernelSymbols,
     GoVersion,
+    GoTasks,
     GoTask,
     GoTaskChanged,
     PythonTasks,
@@ -36,7 +37,7 @@ pub(crate) enum Loss {
     V8Changed,
 }
 
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 31] = [
     "process gone before its maps were read",
     "registers out of range",
     "return address outside of code",
@@ -53,6 +54,7 @@ const NAMES: [&str; 30] = [
     "no memory left for the target",
     "kernel symbols hidden",
     "go version not supported",
+    "go tasks not found",
     "go task not readable",
     "go task changed while read",
     "python tasks not found",

@@ -95,6 +95,36 @@ pub fn mapped_at(tgid: u32, addresses: &[u64]) -> Vec<Option<String>> {
     }
 }
 
+/// Where a process has the data of a file, by its inode: what is mapped of it to be written, and
+/// the zeroed data behind that. At most so many bytes.
+pub(crate) fn data(tgid: u32, inode: u64, at_most: u64) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut bytes = 0;
+    // What cannot be read has no data.
+    let _ = each_line(tgid, |line| {
+        if let Some((range, of)) = parse_data(line) {
+            let follows = found.last().is_some_and(|last| last.end == range.start);
+            if of == inode || of == 0 && follows {
+                bytes += range.end - range.start;
+                found.push(range);
+            }
+        }
+        bytes <= at_most
+    });
+    found
+}
+
+/// A mapping that can be read and written and is no code, and its inode, 0 for anonymous memory.
+fn parse_data(line: &[u8]) -> Option<(Range<u64>, u64)> {
+    let mut fields = line.split(|&b| b == b' ').filter(|field| !field.is_empty());
+    let mut field = || std::str::from_utf8(fields.next()?).ok();
+    let (start, end) = field()?.split_once('-')?;
+    let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
+    let data = field()?.starts_with("rw-") && !range.is_empty();
+    let inode = field().and_then(|_| field()).and_then(|_| field())?;
+    Some((range, inode.parse().ok()?)).filter(|_| data)
+}
+
 /// A search for what is mapped at some addresses.
 pub(crate) struct Search {
     /// In ascending order, with their places among the names.

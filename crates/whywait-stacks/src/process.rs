@@ -18,6 +18,7 @@ use crate::code::{self, CodeExit};
 use crate::elf::Elf;
 use crate::go::GoFrame;
 use crate::goroutine;
+use crate::goroutines::GoroutineList;
 use crate::hotspot::HotSpot;
 use crate::loss::{Loss, Losses};
 use crate::managed::{HOTSPOT, Managed, ManagedFrames, ManagedPlace};
@@ -92,6 +93,8 @@ pub(crate) struct Process {
     managed: Managed,
     /// Whether it is known how its goroutines are laid out. `None`: not looked at yet.
     has_goroutines: Option<bool>,
+    /// Where they are.
+    pub(crate) goroutine_list: GoroutineList,
 }
 
 /// Reading `/proc/PID/maps` costs some 100 us of the reader's time and takes the process's map
@@ -158,6 +161,7 @@ impl Process {
             memory: None,
             managed: Managed::default(),
             has_goroutines: None,
+            goroutine_list: GoroutineList::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::cfi::UnwindContext;
 use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
 use crate::goroutine::{self, Goroutine, GoroutineRead};
+use crate::goroutines::{Family, families};
 use crate::interpreter::{Interpreters, Runner};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
@@ -214,16 +215,26 @@ impl Unwinder {
             goroutine::read(process, address, &mut self.modules, &mut self.context)
         });
         match read {
-            Ok(GoroutineRead::OnThread(state)) => Some(Goroutine { state, stack: None }),
-            Ok(GoroutineRead::Parked(state, registers, stack)) => Some(Goroutine {
+            Ok(GoroutineRead { id, state, parked }) => Some(Goroutine {
+                id,
                 state,
-                stack: Some(self.unwind(tgid, registers, &stack)),
+                stack: parked.map(|(registers, stack)| self.unwind(tgid, registers, &stack)),
             }),
             Err(loss) => {
                 self.losses.count(loss);
                 None
             }
         }
+    }
+
+    /// The families of goroutines of a process, each by its address. `None`: its goroutines are not
+    /// found, or there are too many, or its version of Go is not known; each is counted.
+    pub fn families(&mut self, tgid: u32, goroutines: &[u64]) -> Option<Vec<Family>> {
+        let read = self.meet(tgid).and_then(|()| {
+            let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
+            families(process, goroutines, &mut self.modules, &mut self.context)
+        });
+        self.counted(read)
     }
 
     /// Where the tasks of a process's asyncio are. None are known before

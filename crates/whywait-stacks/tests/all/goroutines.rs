@@ -83,6 +83,18 @@ fn check(name: &str, flags: &[&str]) {
         all.frames.extend(&stack.frames);
         waiting.push((function, waits_in, stack));
     }
+    let addresses: Vec<u64> = program.goroutines.iter().map(|one| one.2).collect();
+    let families = unwinder.families(tgid, &addresses).expect("a list");
+    for (address, family) in addresses.iter().zip(families) {
+        let siblings: Vec<u64> = family.siblings.iter().map(|(at, _)| *at).collect();
+        let others = addresses.iter().filter(|other| *other != address);
+        let lacks: Vec<&u64> = others.filter(|other| !siblings.contains(other)).collect();
+        assert!(
+            lacks.is_empty(),
+            "main began all: {lacks:x?} of {addresses:x?}"
+        );
+        assert!(!siblings.contains(address), "itself");
+    }
     let names = Names::of(&mut unwinder, &all);
     for (function, waits_in, stack) in waiting {
         let list = names.list(&stack.frames);

@@ -47,6 +47,8 @@ struct followed {
 	u64 cookie; /* of the socket whose streams these are; 0: free */
 	u64 sk; /* its kernel address */
 	u64 room_ns; /* its client had room for more of all streams (WINDOW_UPDATE) */
+	u64 reader; /* the goroutine that has read the head of a stream, of late; 0: not known */
+	u64 reader_ns; /* … and when */
 	u32 tag; /* no other connection ever has it */
 	u32 last; /* the last stream that the client began */
 	u32 open;

@@ -44,6 +44,8 @@ enum frame {
 #define SEEKS 16
 /* A call's bytes are gone through in so many steps, of a frame or a piece of memory. */
 #define MOST_STEPS 8192
+/* As often it is looked which goroutine reads: the first is not always the one that goes on. */
+#define READER_NS (50 * 1000000ULL)
 
 static __always_inline struct followed *followed_at(u32 place)
 {
@@ -132,6 +134,8 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 	connection = followed_at(search.found - 1);
 	connection->sk = sk;
 	connection->room_ns = 0;
+	connection->reader = 0;
+	connection->reader_ns = 0;
 	connection->tag = __sync_fetch_and_add(&last_followed, 1) + 1;
 	connection->last = 0;
 	connection->open = 0;
@@ -276,6 +280,10 @@ __noinline int stream_begins(u32 place, u32 number, u32 length, u32 asked, struc
 		return 0;
 	}
 	__sync_fetch_and_add(&connection->open, 1);
+	if (unlikely(runtimes_known) && now - connection->reader_ns >= READER_NS) {
+		connection->reader = goroutine_of(thread);
+		connection->reader_ns = now;
+	}
 	came_ns = connection->tcp ? noted_packet(place, framer->at - FRAME_HEAD) : 0;
 	if (!came_ns)
 		came_ns = framer->came_ns;

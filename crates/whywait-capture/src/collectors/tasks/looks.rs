@@ -5,11 +5,12 @@
 //! that takes of the CPU is measured and bounded: the next look comes a hundred times later than
 //! the last one took.
 //!
-//! Which goroutine has read a request is known. Of Python's tasks none has: their loop reads. So
-//! all of a process that has slow requests are looked at, and which of them was a request's shows
-//! when it answers.
+//! Which goroutine has read a request is known. Of streams of HTTP/2 one reads all: those that it
+//! has begun are looked at, and which was for which stream shows when that ends. Of Python's tasks
+//! none has: their loop reads. So all of a process that has slow requests are looked at, and which
+//! of them was a request's shows when it answers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use whywait_events::{Event, Ns, TaskLook, TaskState};
 use whywait_stacks::{TaskLocks, TaskPlace, Unwound};
 
+use super::streams::{ConnectionKey, StreamKey, StreamTasks};
 use crate::core::error::CaptureError;
 use crate::core::iterate;
 use crate::core::kernel;
@@ -48,6 +50,10 @@ pub(super) struct SlowTasks {
     found: bool,
     /// How many tasks were passed over so far because there were more.
     passed_over: u64,
+    streams: StreamTasks,
+    /// Programs in which readers of connections begin those who work for streams: where one has
+    /// begun none, none works.
+    by_readers: BTreeSet<u32>,
 }
 
 impl Default for SlowTasks {
@@ -59,6 +65,8 @@ impl Default for SlowTasks {
             buffer: Vec::new(),
             found: false,
             passed_over: 0,
+            streams: StreamTasks::default(),
+            by_readers: BTreeSet::new(),
         }
     }
 }
@@ -92,11 +100,12 @@ impl SlowTasks {
         let slow = self.slow(programs)?;
         self.found = !slow.is_empty();
         let at_ns = kernel::now_ns();
-        let tasks = tasks_of(&slow, shared);
+        let mut tasks = tasks_of(&slow, shared);
+        tasks.extend(self.of_streams(&slow, shared)?);
         let some = chosen(tasks.len(), MAX_AT_ONCE, at_ns);
         self.passed_over += (tasks.len() - some.len()) as u64;
         for index in some {
-            read(&tasks[index], at_ns, shared)?;
+            self.read(&tasks[index], at_ns, shared)?;
         }
         let took = cpu_time().saturating_sub(begun);
         self.looked_at = Instant::now();
@@ -127,9 +136,111 @@ impl SlowTasks {
         Ok(slow)
     }
 
+    /// The goroutines that may work for slow streams. What shows by now of those that have is
+    /// recorded.
+    fn of_streams<'s>(
+        &mut self,
+        slow: &'s [types::slow_task_record],
+        shared: &mut Shared,
+    ) -> Result<Vec<SlowTask<'s>>, CaptureError> {
+        let mut readers: BTreeMap<u32, BTreeMap<u64, (u64, BTreeSet<StreamKey>)>> = BTreeMap::new();
+        for record in slow.iter().filter(|record| record.connection != 0) {
+            let of_process = readers.entry(record.tgid).or_default();
+            let connection = of_process.entry(record.connection).or_default();
+            connection.0 = record.task;
+            connection.1.insert((record.socket, record.seq));
+        }
+        let (mut now, mut tasks) = (BTreeMap::new(), Vec::new());
+        for (tgid, connections) in readers {
+            let reading: Vec<u64> = connections.values().map(|(reader, _)| *reader).collect();
+            let Some(families) = shared.output.unwinder.families(tgid, &reading) else {
+                continue;
+            };
+            if families.iter().any(|family| !family.children.is_empty()) {
+                self.by_readers.insert(tgid);
+            }
+            let by_readers = self.by_readers.contains(&tgid);
+            for ((id, (_, streams)), family) in connections.into_iter().zip(families) {
+                let work = match by_readers {
+                    true => family.children,
+                    // Those who read other connections work for no stream.
+                    false if family.siblings.iter().any(|(at, _)| reading.contains(at)) => {
+                        Vec::new()
+                    }
+                    false => family.siblings,
+                };
+                let key = (tgid, id);
+                let one = |(address, id)| SlowTask::OfStream { key, address, id };
+                tasks.extend(work.iter().copied().map(one));
+                let ids = work.into_iter().map(|(_, id)| id).collect();
+                now.insert(key, (streams, ids));
+            }
+        }
+        for look in self.streams.round(&now) {
+            shared.output.write(&Event::TaskLook(look))?;
+        }
+        Ok(tasks)
+    }
+
+    /// Records what shows of streams that are still open.
+    pub(super) fn so_far(&mut self, shared: &mut Shared) -> Result<(), CaptureError> {
+        for look in self.streams.so_far() {
+            shared.output.write(&Event::TaskLook(look))?;
+        }
+        Ok(())
+    }
+
     /// Counters for the recording.
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
-        vec![("tasks.passed-over".to_owned(), self.passed_over)]
+        vec![
+            ("tasks.passed-over".to_owned(), self.passed_over),
+            ("tasks.of-no-stream".to_owned(), self.streams.nobodys),
+        ]
+    }
+
+    /// Reads a task, and records what it does. Those of one look have the time of the look.
+    fn read(
+        &mut self,
+        slow: &SlowTask<'_>,
+        at_ns: Ns,
+        shared: &mut Shared,
+    ) -> Result<(), CaptureError> {
+        let unwinder = &mut shared.output.unwinder;
+        let (place, request, found) = match slow {
+            SlowTask::Goroutine(slow) => {
+                let found = unwinder.goroutine(slow.tgid, slow.task);
+                let found = found.map(|found| (found.state, found.stack, TaskLocks::default()));
+                ((slow.tgid, slow.task), (slow.socket, slow.seq), found)
+            }
+            SlowTask::OfStream { key, address, id } => {
+                let found = unwinder.goroutine(key.0, *address);
+                // Its place may have another one by now.
+                let Some(found) = found.filter(|found| found.id == *id) else {
+                    return Ok(());
+                };
+                let found = (found.state, found.stack, TaskLocks::default());
+                let look = look_at((key.0, *address), (0, 0), found, at_ns, shared)?;
+                self.streams.look(*key, *id, look);
+                return Ok(());
+            }
+            SlowTask::Python(tgid, place) => {
+                let Some(found) = unwinder.task(*tgid, *place) else {
+                    return Ok(());
+                };
+                let stack = found.frames.map(|frames| Unwound {
+                    frames,
+                    ..Unwound::default()
+                });
+                let address = found.address;
+                let found = (found.state, stack, found.locks);
+                ((*tgid, address), (0, 0), Some(found))
+            }
+        };
+        if let Some(found) = found {
+            let look = look_at(place, request, found, at_ns, shared)?;
+            shared.output.write(&Event::TaskLook(look))?;
+        }
+        Ok(())
     }
 }
 
@@ -143,6 +254,12 @@ fn attach(programs: &Programs) -> Result<Link, CaptureError> {
 enum SlowTask<'s> {
     /// The goroutine that has read a request.
     Goroutine(&'s types::slow_task_record),
+    /// A goroutine, by its address and its id, that may work for a stream of a connection.
+    OfStream {
+        key: ConnectionKey,
+        address: u64,
+        id: u64,
+    },
     /// A task of Python's, in a process that has slow requests.
     Python(u32, TaskPlace),
 }
@@ -150,7 +267,7 @@ enum SlowTask<'s> {
 fn tasks_of<'s>(slow: &'s [types::slow_task_record], shared: &mut Shared) -> Vec<SlowTask<'s>> {
     let mut tasks = Vec::new();
     let mut pythons = BTreeSet::new();
-    for record in slow {
+    for record in slow.iter().filter(|record| record.connection == 0) {
         match record.task {
             0 => {
                 pythons.insert(record.tgid);
@@ -165,65 +282,32 @@ fn tasks_of<'s>(slow: &'s [types::slow_task_record], shared: &mut Shared) -> Vec
     tasks
 }
 
-/// Reads a task, and records what it does. Those of one look have the time of the look.
-fn read(slow: &SlowTask<'_>, at_ns: Ns, shared: &mut Shared) -> Result<(), CaptureError> {
-    let unwinder = &mut shared.output.unwinder;
-    let (tgid, address, request, found) = match slow {
-        SlowTask::Goroutine(slow) => {
-            let found = unwinder.goroutine(slow.tgid, slow.task);
-            let found = found.map(|found| (found.state, found.stack, TaskLocks::default()));
-            (slow.tgid, slow.task, (slow.socket, slow.seq), found)
-        }
-        SlowTask::Python(tgid, place) => {
-            let Some(found) = unwinder.task(*tgid, *place) else {
-                return Ok(());
-            };
-            let stack = found.frames.map(|frames| Unwound {
-                frames,
-                ..Unwound::default()
-            });
-            let address = found.address;
-            (
-                *tgid,
-                address,
-                (0, 0),
-                Some((found.state, stack, found.locks)),
-            )
-        }
-    };
-    match found {
-        Some(found) => record((tgid, address), request, found, at_ns, shared),
-        None => Ok(()),
-    }
-}
-
-fn record(
+/// A look at a task, with its stack recorded.
+fn look_at(
     (tgid, address): (u32, u64),
     (socket, seq): (u64, u32),
     (state, stack, locks): (TaskState, Option<Unwound>, TaskLocks),
     at_ns: Ns,
     shared: &mut Shared,
-) -> Result<(), CaptureError> {
+) -> Result<TaskLook, CaptureError> {
     let output = &mut shared.output;
     let read_ns = kernel::now_ns();
     let stack = match stack {
         Some(unwound) => output.unwound(unwound)?.0,
         None => 0,
     };
-    let task = output.task(tgid, address);
-    output.write(&Event::TaskLook(TaskLook {
+    Ok(TaskLook {
         at_ns,
         read_ns,
         tgid,
-        task,
+        task: output.task(tgid, address),
         socket,
         seq,
         state,
         stack,
         lock: locks.awaited,
         held: locks.held,
-    }))?;
-    Ok(())
+    })
 }
 
 /// Some of so many, evenly, and which of them by chance: all are as likely.

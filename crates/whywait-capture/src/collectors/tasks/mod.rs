@@ -17,6 +17,7 @@ use crate::core::shared::Shared;
 use crate::core::skel::types::{self, runtime_kind};
 
 mod looks;
+mod streams;
 
 /// An interpreter that begins takes some time until it has threads: the longer it has taken, the
 /// later it is looked for again.
@@ -58,6 +59,7 @@ impl Keeper for Tasks {
         // What is stuck was never seen to be slow.
         if self.any {
             self.slow.look(programs, shared)?;
+            self.slow.so_far(shared)?;
         }
         Ok(())
     }

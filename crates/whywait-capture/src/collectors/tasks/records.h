@@ -34,6 +34,8 @@ struct slow_task_record {
 	u32 tgid;
 	u64 task; /* the goroutine that has read it; 0: it is Python, and all tasks are looked at */
 	u64 socket;
+	/* A stream of HTTP/2: its connection, whose goroutine reads all streams; 0: it is none. */
+	u64 connection;
 	u32 seq;
 	u32 pad;
 };

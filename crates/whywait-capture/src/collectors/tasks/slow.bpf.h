@@ -6,7 +6,68 @@
 #pragma once
 
 #include "collectors/sockets/sockets.bpf.h"
+#include "collectors/streams/state.bpf.h"
 #include "collectors/tasks/tasks.bpf.h"
+
+/* Of a connection with more slow streams it is not known which goroutine works for which. */
+#define MOST_SLOW_STREAMS 256
+
+/* The slow streams of one connection, of the only walk there is at a time. */
+struct slow_task_record slow_streams[MOST_SLOW_STREAMS] SEC(".bss.slow");
+
+struct slow_search {
+	u64 key; /* what the keys of its streams begin with */
+	u64 now;
+	u64 reader;
+	u64 connection;
+	u32 found;
+};
+
+static long find_slow_stream(u32 index, struct slow_search *search)
+{
+	u32 at = index & (STREAMS - 1);
+	u64 key = stream_keys[at];
+	struct socket_state *state = &streams[at].state;
+	struct slow_task_record *record;
+
+	if (key >> 32 != search->key || key & STREAM_ENDS || state->first_send_ns ||
+	    search->now - state->recv_ns < threshold_ns)
+		return 0;
+	if (search->found >= MOST_SLOW_STREAMS) {
+		search->found = MOST_SLOW_STREAMS + 1;
+		return 1;
+	}
+	record = &slow_streams[search->found & (MOST_SLOW_STREAMS - 1)];
+	record->type = RECORD_SLOW_TASK;
+	record->tgid = state->tgid;
+	record->task = search->reader;
+	record->socket = state->id;
+	record->connection = search->connection;
+	record->seq = state->seq;
+	search->found++;
+	return 0;
+}
+
+/*
+ * The slow streams of a connection whose reader is a goroutine. Another one works for each: user
+ * space finds those that the reader has begun.
+ */
+static __always_inline void tell_slow_streams(struct seq_file *file, struct socket_state *socket)
+{
+	struct followed *connection = &followed[(socket->streams - 1) & (FOLLOWED - 1)];
+	struct slow_search search = {
+		.key = connection->tag,
+		.now = bpf_ktime_get_ns(),
+		.reader = connection->reader,
+		.connection = socket->id,
+	};
+
+	if (!connection->open || !connection->reader)
+		return;
+	bpf_loop(STREAMS, find_slow_stream, &search, 0);
+	if (search.found && search.found <= MOST_SLOW_STREAMS)
+		bpf_seq_write(file, slow_streams, search.found * sizeof(slow_streams[0]));
+}
 
 SEC("iter/bpf_sk_storage_map")
 int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
@@ -22,6 +83,10 @@ int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
+	if (socket->streams) {
+		tell_slow_streams(ctx->meta->seq, socket);
+		return 0;
+	}
 	/* Whoever reads ahead on a connection with several requests waits for none of them. */
 	if (!socket->ready_ns || !socket->recv_ns || socket->first_send_ns ||
 	    is_multiplexed(socket) || bpf_ktime_get_ns() - socket->recv_ns < threshold_ns)
