@@ -51,8 +51,12 @@ const MAX_GOROUTINES: u64 = 1 << 14;
 const MAX_TRIES: u32 = 8;
 /// So many variables are looked at that could be the list: a hostile program may have any number.
 const MAX_VARIABLES: usize = 1024;
-/// Lists and goroutines lie in Go's heap, which begins at one place: addresses differ in lower bits.
-const HEAP_BITS: u32 = 38;
+/// Lists and goroutines lie in Go's heap, which begins at one place, and is smaller.
+const LARGEST_HEAP: u64 = 1 << 38;
+/// So much of the data is looked through at a time.
+const PIECE: usize = 256 << 10;
+/// An address, a length, a capacity.
+const SLICE: usize = 24;
 /// Goroutines lie close together, and none across such a boundary, as a rule (`mheap`'s pages).
 const TOGETHER: u64 = 8 << 10;
 /// `parentGoid` lies in this part of a `g`, in all versions that have it.
@@ -169,23 +173,36 @@ fn parent_of(
     found.next().is_none().then_some(parent)
 }
 
-/// The variable of the process that lists its goroutines, this one among them.
+/// The variable of the process that lists its goroutines, this one among them. It is a small one:
+/// those come first, and what was never touched stays so.
 fn variable_with(process: &mut Process, goroutine: u64) -> Option<u64> {
     let data = maps::data(process.tgid(), program(process.tgid())?, MAX_DATA);
-    data.into_iter().find_map(|range| {
-        let size = usize::try_from(range.end - range.start).ok()?;
-        let bytes = process.read_up_to(range.start, size);
-        let words = (0..bytes.len().saturating_sub(23)).step_by(8);
-        let in_heap = |at: u64| at >> HEAP_BITS == goroutine >> HEAP_BITS;
-        words
-            .filter(|at| lists(&bytes[*at..]).is_some_and(|(list, _)| in_heap(list)))
-            .take(MAX_VARIABLES)
-            .map(|at| range.start + at as u64)
-            .find(|variable| {
-                let listed = listed(process, *variable);
-                listed.is_some_and(|all| all.contains(&goroutine))
-            })
-    })
+    let pieces = data.into_iter().flat_map(|range| {
+        let begins = range.clone().step_by(PIECE);
+        begins.map(move |from| (from, range.end.saturating_sub(from)))
+    });
+    let mut tried = 0;
+    for (from, left) in pieces.take(MAX_DATA as usize / PIECE) {
+        // With what begins in this piece, and ends in the next one.
+        let size = usize::try_from(left)
+            .unwrap_or(PIECE)
+            .min(PIECE + SLICE - 8);
+        let bytes = process.read_up_to(from, size);
+        for at in (0..(bytes.len() + 1).saturating_sub(SLICE)).step_by(8) {
+            let near = |list: u64| list.abs_diff(goroutine) < LARGEST_HEAP;
+            if !lists(&bytes[at..]).is_some_and(|(list, _)| near(list)) {
+                continue;
+            }
+            tried += 1;
+            let variable = from + at as u64;
+            match listed(process, variable) {
+                Some(all) if all.contains(&goroutine) => return Some(variable),
+                _ if tried >= MAX_VARIABLES => return None,
+                _ => {}
+            }
+        }
+    }
+    None
 }
 
 /// A slice of what may be goroutines: where they are listed, and how many.
@@ -201,7 +218,7 @@ fn lists(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// What a variable lists, if its first one is a goroutine: that of `main`, which stays.
 fn listed(process: &mut Process, variable: u64) -> Option<Vec<u64>> {
-    let mut slice = [0; 24];
+    let mut slice = [0; SLICE];
     let read = process.read_memory(variable, &mut slice);
     let (at, length) = lists(&slice).filter(|_| read)?;
     let mut first = [0; 8];

@@ -4,7 +4,8 @@
 //	multiplexed PROTOCOL                  the server, on a port of the system's choice
 //	multiplexed PROTOCOL load ADDRESS     the clients
 //
-// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1.
+// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock each request
+// takes 10 ms with a lock held, and with h2c-unlocked without it.
 //
 // One request in ten takes 300 ms, the others 10 ms. With h2 and h2c, four connections have eight
 // of them at once each; with HTTP/1.1, eight connections have one. There, one client sends its
@@ -44,6 +45,8 @@ const (
 	lasts       = 4 * time.Second
 )
 
+var held sync.Mutex
+
 func main() {
 	if len(os.Args) == 4 && os.Args[2] == "load" {
 		load(os.Args[1], os.Args[3])
@@ -56,9 +59,11 @@ func protocols(protocol string) *http.Protocols {
 	speaks := new(http.Protocols)
 	speaks.SetHTTP1(strings.HasSuffix(protocol, "1"))
 	speaks.SetHTTP2(protocol == "h2")
-	speaks.SetUnencryptedHTTP2(protocol == "h2c")
+	speaks.SetUnencryptedHTTP2(isClear(protocol))
 	return speaks
 }
+
+func isClear(protocol string) bool { return strings.HasPrefix(protocol, "h2c") }
 
 func inTLS(protocol string) bool { return protocol == "h2" || protocol == "https1" }
 
@@ -68,7 +73,7 @@ func serve(protocol string) {
 		log.Fatal(err)
 	}
 	server := &http.Server{
-		Handler:   http.HandlerFunc(answer),
+		Handler:   handler(protocol),
 		Protocols: protocols(protocol),
 		// A client that goes away is no news.
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -82,6 +87,23 @@ func serve(protocol string) {
 		log.Fatal(server.ServeTLS(listener, "", ""))
 	}
 	log.Fatal(server.Serve(listener))
+}
+
+func handler(protocol string) http.HandlerFunc {
+	switch protocol {
+	case "h2c-lock":
+		return func(response http.ResponseWriter, _ *http.Request) { underLock() }
+	case "h2c-unlocked":
+		return func(response http.ResponseWriter, _ *http.Request) { time.Sleep(quick) }
+	}
+	return answer
+}
+
+//go:noinline
+func underLock() {
+	held.Lock()
+	defer held.Unlock()
+	time.Sleep(quick)
 }
 
 func answer(response http.ResponseWriter, request *http.Request) {
@@ -166,7 +188,7 @@ func load(protocol, address string) {
 	if inTLS(protocol) {
 		url = "https://" + address
 	}
-	several := protocol == "h2" || protocol == "h2c"
+	several := protocol == "h2" || isClear(protocol)
 	askers := make([]*asker, single)
 	if several {
 		askers = make([]*asker, connections*streams)
@@ -187,7 +209,7 @@ func load(protocol, address string) {
 	}
 	attach()
 	end := time.Now().Add(lasts)
-	if protocol == "h2c" {
+	if isClear(protocol) {
 		// Each stream has a row: fewer of them tell as much.
 		end = time.Now().Add(lasts / 2)
 	}

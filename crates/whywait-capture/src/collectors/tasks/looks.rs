@@ -54,6 +54,8 @@ pub(super) struct SlowTasks {
     /// Programs in which readers of connections begin those who work for streams: where one has
     /// begun none, none works.
     by_readers: BTreeSet<u32>,
+    /// Processes that were looked at before.
+    known: BTreeSet<u32>,
 }
 
 impl Default for SlowTasks {
@@ -67,6 +69,7 @@ impl Default for SlowTasks {
             passed_over: 0,
             streams: StreamTasks::default(),
             by_readers: BTreeSet::new(),
+            known: BTreeSet::new(),
         }
     }
 }
@@ -107,7 +110,14 @@ impl SlowTasks {
         for index in some {
             self.read(&tasks[index], at_ns, shared)?;
         }
-        let took = cpu_time().saturating_sub(begun);
+        // At first a program's tables are read, and what does not change is found in it: that comes
+        // once, and says nothing of the next look.
+        let known = self.known.len();
+        self.known.extend(slow.iter().map(|record| record.tgid));
+        let took = match self.known.len() == known {
+            true => cpu_time().saturating_sub(begun),
+            false => Duration::ZERO,
+        };
         self.looked_at = Instant::now();
         self.next = self.looked_at + (took * SHARE).max(SHORTEST_BETWEEN);
         Ok(())
