@@ -157,7 +157,7 @@ impl UnwindTables {
     }
 
     /// Where functions with tables begin, as the file states addresses.
-    #[cfg(fuzzing)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
         let rows = self.header.get(TABLE..).unwrap_or_default().chunks_exact(8);
         let starts = rows.filter_map(|row| u32_at(row, 0));

@@ -10,6 +10,7 @@ use crate::cfi::UnwindContext;
 use crate::code;
 use crate::elf::u64_at;
 use crate::goroutine::GoroutineHead;
+use crate::goroutines;
 use crate::hotspot;
 use crate::loss::Losses;
 use crate::made_up::{ObjectMemory, own_process};
@@ -227,8 +228,9 @@ fn inside(word: u64, memory: u64, words: usize) -> u64 {
     memory + (word & 0xf_ffff) % words as u64 * 8 + (word >> 20 & 3)
 }
 
-/// What should be a goroutine. Whatever it is, what is taken of its stack has bounds.
+/// What should be a goroutine, or a list of them. Whatever it is, what is taken of it has bounds.
 pub fn goroutine(bytes: &[u8]) {
+    goroutines::made_up(bytes);
     let at = u64_at(bytes, 0).unwrap_or(0);
     if let Some(head) = GoroutineHead::parse(bytes, at)
         && let Some((from, size)) = head.used()

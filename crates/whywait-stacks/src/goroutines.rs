@@ -110,6 +110,19 @@ impl Begun {
     }
 }
 
+/// What should be a list of goroutines, and one of them: each has its bounds. For fuzz targets.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn made_up(bytes: &[u8]) {
+    if let Some((_, length)) = lists(bytes) {
+        assert!((1..=MAX_GOROUTINES).contains(&(length as u64)));
+    }
+    let at = u64_at(bytes, 0).unwrap_or(0);
+    for parent in PARENT.step_by(8) {
+        let begun = Begun::parse(bytes, at, parent);
+        assert!(begun.is_none_or(|begun| begun.id < MAX_ID));
+    }
+}
+
 /// The goroutines at these addresses, without those that are none now.
 fn read_all(process: &mut Process, mut addresses: Vec<u64>, parent: usize) -> Vec<Begun> {
     addresses.sort_unstable();

@@ -20,7 +20,7 @@ mod cfi;
 #[cfg(target_arch = "x86_64")]
 mod code;
 mod elf;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod go;
 mod goroutine;

@@ -166,7 +166,7 @@ impl Process {
     }
 
     /// A process that is not there, with one file mapped.
-    #[cfg(fuzzing)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn of_image(image: Arc<Image>, mapping: Mapping, bias: u64) -> Self {
         let budget = Budget::default();
         let mut process = Self::with(0, vec![mapping], budget.nothing(), Duration::ZERO, &budget);

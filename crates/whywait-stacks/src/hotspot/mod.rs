@@ -14,7 +14,7 @@
 mod cache;
 mod description;
 mod exits;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 #[cfg(test)]
 mod hotspot_tests;

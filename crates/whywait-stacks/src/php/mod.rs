@@ -7,7 +7,7 @@
 //!
 //! The version is that of the interface for modules, which the first module states.
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 #[cfg(any(test, fuzzing))]
 mod made_up;

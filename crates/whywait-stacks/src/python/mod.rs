@@ -1,7 +1,7 @@
 //! Python frames of a thread, read from outside out of CPython's own structures: see
 //! [`interpreter`](crate::interpreter).
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod layout;
 mod lines;

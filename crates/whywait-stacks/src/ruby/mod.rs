@@ -11,7 +11,7 @@
 //! counts as the loop, too.
 
 mod find;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod layout;
 mod lines;

@@ -18,7 +18,7 @@ use whywait_events::{Frame, Module, ModuleKind, Symbol};
 
 use crate::elf::{Elf, ReadAt};
 use crate::modules::{open_if_regular, open_regular};
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use demangle::demangled;
 pub use helper::{Job, next_job};
 use names::{Debug, Named, Question};

@@ -19,7 +19,7 @@
 
 mod code;
 mod functions;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod heap;
 mod inlined;
