@@ -4,8 +4,8 @@
 //! All goroutines of a process are in `runtime.allgs`. A stripped program does not say where that
 //! variable is: it is found among the program's data, as what lists goroutines, and among them the
 //! one that is asked for. The `g` says who began it (`parentGoid`, from Go 1.21 on), followed by
-//! where (`gopc`), by its `ancestors`, and by its function (`startpc`); so these fields are found in
-//! the goroutine itself, too. Nothing is written to the target, and it is not stopped.
+//! where (`gopc`), by its `ancestors`, and by its function (`startpc`); so these fields are found
+//! in the goroutine itself, too. Nothing is written to the target, and it is not stopped.
 //!
 //! Layout: `runtime/runtime2.go` (`g`), `runtime/proc.go` (`allgs`).
 

@@ -19,9 +19,9 @@ names! {
 }
 
 table! {
-    /// A look at a task while requests were slow: at a goroutine of Go's that had read one, or worked
-    /// for a stream of HTTP/2, and had not begun to answer, or at a task of Python's asyncio, of a
-    /// process that had slow requests.
+    /// A look at a task while requests were slow: at a goroutine of Go's that had read one, or
+    /// worked for a stream of HTTP/2, and had not begun to answer, or at a task of Python's
+    /// asyncio, of a process that had slow requests.
     #[table(later)]
     #[span(at_ns)]
     #[stacks(stack)]
