@@ -44,7 +44,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, RequestName, Saving, Severity};
 use crate::numbers::{
     AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, ERROR_NS, FINDINGS_OF_A_KIND,
-    SLOW_NS, Share, WARNING_NS,
+    OUTLIER_NS, SLOW_NS, Share, WARNING_NS,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
@@ -64,7 +64,10 @@ pub(crate) static DECLARATION: Declaration = Declaration {
             Severity::Error,
             "from 100 ms of a request on, unless the requests' calls took longer than that",
         ),
-        (Severity::Warning, "from 30 ms on"),
+        (
+            Severity::Warning,
+            "from 30 ms on, unless all of it is less than 1 % of requests' time",
+        ),
         (Severity::Note, "otherwise"),
     ],
     invariant: "a single-threaded loop returns to its poll, or at least to reading and writing its \
@@ -395,6 +398,11 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     };
     let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
     let worth_ns = AWAY_WORTH_A_NOTE.of(model.time_of_requests_ns());
+    // What is rare is worth a word only if it made a request take long.
+    let severity = match severity {
+        Severity::Warning if of_others_ns < worth_ns && worst_ns < *OUTLIER_NS => Severity::Note,
+        severity => severity,
+    };
     let once = times == 1 && function == slow_paths::COMPILED;
     if severity == Severity::Note && (once || of_others_ns < worth_ns) {
         return None;

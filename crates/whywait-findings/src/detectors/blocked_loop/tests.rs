@@ -346,6 +346,23 @@ fn of_two_causes_the_one_that_costs_more_comes_first() {
 }
 
 #[test]
+fn what_is_rare_is_said_if_it_made_a_request_take_long() {
+    let beside_much = |until| {
+        let (mut script, handler, _) = server();
+        script.sleeps(1, handler, 31, until);
+        let request = script.request(2).epoll(EPOLL).ready(32);
+        request.read(until, 1).answered(until + 1, 1);
+        script
+            .counter("requests.count", 100_000)
+            .counter("requests.total-ns", 60_000_000_000);
+        let found = detect(&Facts::of(&script.model()));
+        found.first().map(|finding| finding.severity)
+    };
+    assert_eq!(beside_much(80), None);
+    assert_eq!(beside_much(140), Some(Severity::Error));
+}
+
+#[test]
 fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
     let (mut script, handler, _) = server();
     script.sleeps(1, handler, 31, 51);
