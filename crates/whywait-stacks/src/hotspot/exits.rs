@@ -32,7 +32,7 @@ impl CompiledExit {
     /// That of a frame of this size that is there: the caller's frame pointer is below the return
     /// address.
     pub(super) fn of_size(bytes: u64) -> Option<Self> {
-        (16..=MAX_FRAME).contains(&bytes).then_some(Self {
+        (16..=MAX_FRAME).contains(&bytes).then(|| Self {
             return_address: bytes - 8,
             bp: Some(bytes - 16),
         })
@@ -161,6 +161,15 @@ mod tests {
     const PROLOGUE: [u8; 13] = [
         0x89, 0x84, 0x24, 0x00, 0xc0, 0xfe, 0xff, 0x55, 0x48, 0x83, 0xec, 0x20, 0x90,
     ];
+
+    #[test]
+    fn a_frame_has_room_for_the_return_address_and_the_frame_pointer() {
+        for too_small in [0, 8, 15] {
+            assert_eq!(CompiledExit::of_size(too_small), None);
+        }
+        assert_eq!(CompiledExit::of_size(16), exit(8, Some(0)));
+        assert_eq!(CompiledExit::of_size(MAX_FRAME + 1), None);
+    }
 
     fn exit(return_address: u64, bp: Option<u64>) -> Option<CompiledExit> {
         Some(CompiledExit { return_address, bp })
