@@ -56,6 +56,8 @@ pub(super) struct SlowTasks {
     by_readers: BTreeSet<u32>,
     /// Processes that were looked at before.
     known: BTreeSet<u32>,
+    /// When a first look at some was not counted, last.
+    not_counted: Option<Instant>,
 }
 
 impl Default for SlowTasks {
@@ -70,6 +72,7 @@ impl Default for SlowTasks {
             streams: StreamTasks::default(),
             by_readers: BTreeSet::new(),
             known: BTreeSet::new(),
+            not_counted: None,
         }
     }
 }
@@ -110,17 +113,30 @@ impl SlowTasks {
         for index in some {
             self.read(&tasks[index], at_ns, shared)?;
         }
-        // At first a program's tables are read, and what does not change is found in it: that comes
-        // once, and says nothing of the next look.
-        let known = self.known.len();
-        self.known.extend(slow.iter().map(|record| record.tgid));
-        let took = match self.known.len() == known {
-            true => cpu_time().saturating_sub(begun),
-            false => Duration::ZERO,
-        };
         self.looked_at = Instant::now();
+        let took = match self.is_first_look(&slow) {
+            true => Duration::ZERO,
+            false => cpu_time().saturating_sub(begun),
+        };
         self.next = self.looked_at + (took * SHARE).max(SHORTEST_BETWEEN);
         Ok(())
+    }
+
+    /// Whether some of these processes were never looked at. Then their programs' tables are read,
+    /// and what does not change is found in them: that comes once, and says nothing of the next
+    /// look. Where processes come and go it is so once in a while.
+    fn is_first_look(&mut self, slow: &[types::slow_task_record]) -> bool {
+        let known = self.known.len();
+        self.known.extend(slow.iter().map(|record| record.tgid));
+        let counted_for = |at: Instant| self.looked_at.duration_since(at);
+        let rare = self
+            .not_counted
+            .is_none_or(|at| counted_for(at) >= LOOK_ANYWAY);
+        let first = self.known.len() > known && rare;
+        if first {
+            self.not_counted = Some(self.looked_at);
+        }
+        first
     }
 
     /// The slow requests that are under way.
@@ -189,6 +205,10 @@ impl SlowTasks {
         for look in self.streams.round(&now) {
             shared.output.write(&Event::TaskLook(look))?;
         }
+        tasks.retain(|task| match task {
+            SlowTask::OfStream { key, id, .. } => self.streams.may_serve(*key, *id),
+            SlowTask::Goroutine(_) | SlowTask::Python(..) => true,
+        });
         Ok(tasks)
     }
 

@@ -79,6 +79,15 @@ impl StreamTasks {
         self.settle(|rounds| rounds.last < round)
     }
 
+    /// Whether a goroutine of the last round may work for a stream that is open: what goes on after
+    /// its answer began, or was there long before, is looked at in vain.
+    pub(super) fn may_serve(&self, key: ConnectionKey, id: u64) -> bool {
+        self.connections.get(&key).is_some_and(|connection| {
+            let looked = connection.goroutines.get(&id);
+            looked.is_some_and(|looked| connection.has_stream_of(looked.rounds))
+        })
+    }
+
     /// A look at a goroutine, of the last round.
     pub(super) fn look(&mut self, key: ConnectionKey, id: u64, look: TaskLook) {
         let connection = self.connections.get_mut(&key);
@@ -120,11 +129,14 @@ impl StreamTasks {
             }
             let is_gone = |rounds: &Rounds| rounds.last + APART < round;
             connection.streams.retain(|_, rounds| !is_gone(rounds));
-            connection.goroutines.retain(|_, looked| {
-                let gone = is_gone(&looked.rounds);
-                nobodys += if gone { looked.looks.len() } else { 0 };
-                !gone
+            let mut goroutines = std::mem::take(&mut connection.goroutines);
+            goroutines.retain(|_, looked| {
+                if !connection.has_stream_of(looked.rounds) {
+                    nobodys += std::mem::take(&mut looked.looks).len();
+                }
+                !is_gone(&looked.rounds)
             });
+            connection.goroutines = goroutines;
             !connection.streams.is_empty() || !connection.goroutines.is_empty()
         });
         self.waiting -= nobodys + settled.len();
@@ -134,6 +146,12 @@ impl StreamTasks {
 }
 
 impl Connection {
+    /// Whether a stream came when this goroutine did.
+    fn has_stream_of(&self, goroutine: Rounds) -> bool {
+        let mut streams = self.streams.values();
+        streams.any(|stream| stream.first.abs_diff(goroutine.first) <= APART)
+    }
+
     /// Streams and goroutines that came and went together. A stream may do so with several
     /// goroutines, and these with other streams: all of them belong together, and are paired if
     /// they are as many.
@@ -204,7 +222,8 @@ mod tests {
             let ids = BTreeSet::from_iter(goroutines.iter().copied());
             let now = BTreeMap::from([(CONNECTION, (streams, ids))]);
             found.extend(tasks.round(&now));
-            for id in *goroutines {
+            let may_serve = |id: &&u64| tasks.may_serve(CONNECTION, **id);
+            for id in Vec::from_iter(goroutines.iter().filter(may_serve)) {
                 let look = TaskLook {
                     at_ns: at as u64,
                     task: u32::try_from(*id).expect("small"),
@@ -236,8 +255,9 @@ mod tests {
             (&[], &[99]),
         ]);
         assert_eq!(found, [(1, 11), (2, 12), (3, 13)]);
+        assert_eq!(tasks.waiting, 0);
         assert_eq!(
-            tasks.waiting, 11,
+            tasks.nobodys, 9,
             "whose the one is that stays does not show"
         );
     }
