@@ -10,6 +10,7 @@ mod cpu_waits;
 mod datagrams;
 mod dns;
 mod exchanges;
+mod first_bytes;
 mod headers;
 mod jobs;
 mod kernel_functions;

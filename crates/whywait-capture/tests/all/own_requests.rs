@@ -7,8 +7,6 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use whywait_capture::{Options, Session};
-use whywait_events::Request;
-use whywait_events::recording::Recording;
 
 use crate::common::{self, Running};
 
@@ -98,18 +96,7 @@ fn asked(what: &str) -> (u64, u64) {
     });
     session.finish(None).expect("the recording is finished");
 
-    let recording = Recording::open(&dir).expect("a recording");
-    let counters = recording.counters().expect("counters");
-    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
-    let (mut others, mut own) = (of("requests.count"), of("own.requests.count"));
-    let mut rows = std::collections::BTreeSet::new();
-    let visit = &mut |row: &Request| {
-        if row.last_send_ns.is_some() && rows.insert((row.socket, row.seq)) {
-            *(if row.own { &mut own } else { &mut others }) += 1;
-        }
-    };
-    recording.read::<Request>(None, visit).expect("requests");
-    (others, own)
+    common::answered(&dir)
 }
 
 #[test]

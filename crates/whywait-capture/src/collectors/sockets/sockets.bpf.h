@@ -210,6 +210,39 @@ __noinline int slot_is_left(u32 index, u64 owner, u64 cookie)
 	return 1;
 }
 
+/* How often a CPU looks whether another one has given a socket its state: some 100 us. */
+#define SETTLE_LOOKS 16384
+
+struct settling {
+	u64 cookie;
+	u32 slot;
+	bool settled;
+};
+
+static long look_whether_settled(u32 look, void *ctx)
+{
+	struct settling *settling = ctx;
+	struct arrivals *arrivals = &arrival_slots[settling->slot & (SOCKET_STATES - 1)];
+
+	settling->settled = *(volatile u64 *)&arrivals->cookie == settling->cookie;
+	return settling->settled;
+}
+
+/*
+ * Another CPU gives the socket its state just now: its first bytes come while a thread reads them.
+ * What is seen here is of that state, too. Not static, so that it is verified once for a program.
+ */
+__noinline int wait_until_settled(u64 cookie)
+{
+	struct settling settling = { .cookie = cookie, .slot = low_half(cookie) };
+
+	bpf_loop(SETTLE_LOOKS, look_whether_settled, &settling, 0);
+	/* That CPU was interrupted, by this or by something long. */
+	if (!settling.settled)
+		COUNT(lost_socket_storage);
+	return settling.settled;
+}
+
 /* Gives the socket a state of its own, in its slot if that is free. 0: another CPU is about to. */
 static __noinline struct socket_state *socket_settle(struct sock *sk, struct socket_home *home,
 						     u8 role)
@@ -219,8 +252,8 @@ static __noinline struct socket_state *socket_settle(struct sock *sk, struct soc
 	struct arrivals *arrivals = arrivals_slot_of(cookie);
 
 	owner = __sync_val_compare_and_swap(&slot->claimed, 0, cookie);
-	if (owner == cookie)
-		return 0;
+	if (unlikely(owner == cookie))
+		return wait_until_settled(cookie) ? &slot->state : 0;
 	if (owner && !slot_is_left(low_half(cookie) & (SOCKET_STATES - 1), owner, cookie)) {
 		socket_begin(&home->state, &home->arrivals, sk, role);
 		home->away = 0;

@@ -1,11 +1,15 @@
 //! What the tests of recording share.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use whywait_capture::Session;
+use whywait_events::Request;
+use whywait_events::recording::Recording;
 
 static TURNS: RwLock<()> = RwLock::new(());
 
@@ -77,4 +81,27 @@ pub(crate) fn record_until<T>(
         session.turn().expect("the recording goes on");
         session.sleep();
     }
+}
+
+/// How many answered requests there were, of others and of the target's own.
+pub(crate) fn answered(recording: &Path) -> (u64, u64) {
+    let recording = Recording::open(recording).expect("a recording");
+    let counters = recording.counters().expect("counters");
+    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let (mut others, mut own) = (of("requests.count"), of("own.requests.count"));
+    let mut rows = BTreeSet::new();
+    let visit = &mut |row: &Request| {
+        if row.last_send_ns.is_some() && rows.insert((row.socket, row.seq)) {
+            *(if row.own { &mut own } else { &mut others }) += 1;
+        }
+    };
+    recording.read::<Request>(None, visit).expect("requests");
+    // What a test that fails has to say.
+    for (name, value) in counters
+        .iter()
+        .filter(|(name, _)| name.starts_with("lost."))
+    {
+        println!("{name} {value}");
+    }
+    (others, own)
 }
