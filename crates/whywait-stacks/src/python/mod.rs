@@ -136,7 +136,10 @@ impl Interpreter for CPython {
     }
 
     fn thread(&mut self, process: &mut Process, own_id: u32) -> Result<u64, Unread> {
-        self.thread_state(process, own_id)
+        match self.thread_state(process, own_id) {
+            Err(Unread::Thread) => self.state_of_forked(process, own_id).ok_or(Unread::Thread),
+            state => state,
+        }
     }
 
     fn is_of(&mut self, process: &mut Process, thread: u64, own_id: u32) -> Option<bool> {

@@ -10,6 +10,7 @@ use crate::budget::Budget;
 use crate::elf::u64_at;
 use crate::interpreter::{CodeNames, CodePlace, RawFrame};
 use crate::loss::Unread;
+use crate::perf_map::own_id;
 use crate::process::{Process, field, object, word};
 
 /// The interpreter in a process.
@@ -23,6 +24,9 @@ pub(crate) struct CPython {
     pub(super) types: [u64; 3],
     codes: HashMap<[u64; 4], Arc<CodeNames>>,
     budget: Budget,
+    /// The thread's id and state of a process that was forked without Python knowing: the state
+    /// has the id of the thread that forked it.
+    pub(super) forked: Option<(u32, u64)>,
     /// What is known of its tasks.
     pub(super) tasks: Tasks,
 }
@@ -48,6 +52,7 @@ impl CPython {
             types,
             codes: HashMap::new(),
             budget: budget.clone(),
+            forked: None,
             tasks: Tasks::default(),
         }
     }
@@ -126,8 +131,24 @@ impl CPython {
         Some(threads)
     }
 
+    /// The state of thread `tid`, if that is the first one of its process, and the only state there
+    /// is has the id of no such thread. So it is in a process that C has forked, as uWSGI does:
+    /// only `os.fork`, or who calls `PyOS_AfterFork_Child` itself, sets it right.
+    pub(super) fn state_of_forked(&mut self, process: &mut Process, tid: u32) -> Option<u64> {
+        let [(other, state)] = self.threads(process)?[..] else {
+            return None;
+        };
+        let status = format!("/proc/{}/status", process.tgid());
+        let is_first = other != tid && own_id(&status) == Some(tid);
+        is_first.then(|| self.forked = Some((tid, state)))?;
+        Some(state)
+    }
+
     /// Whether a thread state is that of thread `tid`.
     pub(super) fn is_state_of(&self, process: &mut Process, thread: u64, tid: u32) -> Option<bool> {
+        if self.forked == Some((tid, thread)) {
+            return Some(true);
+        }
         match self.layout.thread {
             ThreadId::Native(at) => Some(field(process, thread, at)? == u64::from(tid)),
             ThreadId::Pthread(at) => {

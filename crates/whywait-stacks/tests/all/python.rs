@@ -86,6 +86,35 @@ fn python_frames(names: &Names, frames: &[whywait_events::Frame]) -> Vec<(String
         .collect()
 }
 
+/// As of a server that is written in C, and runs Python in its workers.
+#[test]
+fn a_process_whose_fork_python_was_not_told_of() {
+    for interpreter in interpreters(13) {
+        let running = run(&interpreter, &[program("forked.py").to_str().unwrap()]);
+        let what = interpreter.display();
+        let children = format!("/proc/{0}/task/{0}/children", running.id());
+        let child = loop {
+            let children = std::fs::read_to_string(&children).unwrap();
+            if let Some(child) = children.split_whitespace().next() {
+                break child.parse().unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let sleeper = Running::sleeper_of(child, 64 << 10, |_, syscall| {
+            [23, 270, 230, 219].contains(&syscall)
+        });
+        let mut unwinder = Unwinder::new();
+        let unwound =
+            unwinder.unwind_sleeping(sleeper.tgid, sleeper.tid, sleeper.registers, &sleeper.stack);
+        let names = Names::of(&mut unwinder, &unwound);
+        let python = python_frames(&names, &unwound.frames);
+        let wanted = [("work", 12), ("<module>", 18)];
+        let wanted = wanted.map(|(name, line)| (name.to_owned(), line));
+        assert_eq!(python, wanted, "{what}");
+        assert_eq!(losses(&unwinder), [], "{what}");
+    }
+}
+
 #[test]
 fn a_thread_that_moved_on_has_no_python_frames() {
     let running = run(

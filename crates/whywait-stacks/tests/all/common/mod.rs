@@ -90,7 +90,15 @@ impl Running {
 
     /// As `sleeper`, with a choice by thread id too.
     pub(crate) fn sleeper_where(&self, bytes: usize, wanted: impl Fn(u32, u64) -> bool) -> Sleeper {
-        let tgid = self.id();
+        Self::sleeper_of(self.id(), bytes, wanted)
+    }
+
+    /// The same of a process that it may have started.
+    pub(crate) fn sleeper_of(
+        tgid: u32,
+        bytes: usize,
+        wanted: impl Fn(u32, u64) -> bool,
+    ) -> Sleeper {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             for task in std::fs::read_dir(format!("/proc/{tgid}/task"))
