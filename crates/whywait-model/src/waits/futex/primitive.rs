@@ -406,17 +406,27 @@ const PYTHON_ACQUIRE: &[&str] = &["lock_PyThread_acquire_lock", "rlock_acquire"]
 /// queues, the end of a thread.
 const PYTHON_WAITS: &[&str] = &["threading.py", "queue.py"];
 
-/// Whether Python code takes a lock, and not for one of the library's waits, which are built of
-/// locks that others let go.
+/// What such a function is called elsewhere: other libraries (gevent's, say) build conditions of
+/// locks, too.
+const PYTHON_WAIT: &str = "wait";
+
+/// Whether Python code takes a lock, and not for a wait for somebody else, as the library builds
+/// them of locks that others let go.
 fn takes_python_lock(outer: &[Label]) -> bool {
-    let mut labels = outer
+    let labels = outer
         .iter()
         .skip_while(|label| !PYTHON_ACQUIRE.contains(&&*label.name));
-    let caller = labels.find(|label| label.kind == ModuleKind::Python);
-    caller.is_some_and(|label| {
-        let file = label.file.rsplit('/').next().unwrap_or_default();
-        !file.is_empty() && !PYTHON_WAITS.contains(&file)
-    })
+    let mut callers = labels
+        .filter(|label| label.kind == ModuleKind::Python)
+        .peekable();
+    let Some(file) = callers.peek().map(|label| label.file.clone()) else {
+        return false;
+    };
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let waits = |label: &Label| label.name.rsplit('.').next() == Some(PYTHON_WAIT);
+    !name.is_empty()
+        && !PYTHON_WAITS.contains(&name)
+        && !callers.take_while(|label| label.file == file).any(waits)
 }
 
 /// Whether a thread sleeps in the storage engine of a server of MariaDB or MySQL whose own

@@ -471,6 +471,11 @@ fn a_wait_that_goes_on_after_its_timeout_is_no_timer() {
 
 /// A thread of Python that sleeps in `Lock.acquire`, called by a function of this file.
 fn acquires_in(file: &str) -> Option<Primitive> {
+    acquires_for("handle", file)
+}
+
+/// The same, where that function's caller in this file is another one.
+fn acquires_for(caller: &str, file: &str) -> Option<Primitive> {
     let label = |name: &str, file: &str, kind| Label {
         name: name.into(),
         named: true,
@@ -484,7 +489,8 @@ fn acquires_in(file: &str) -> Option<Primitive> {
             label("__new_sem_wait_slow64", "", ModuleKind::Elf),
             label("PyThread_acquire_lock_timed", "", ModuleKind::Elf),
             label("lock_PyThread_acquire_lock", "", ModuleKind::Elf),
-            label("handle", file, ModuleKind::Python),
+            label("acquire_with_timeout", file, ModuleKind::Python),
+            label(caller, file, ModuleKind::Python),
             label("run", "/usr/lib/python3/threading.py", ModuleKind::Python),
         ],
         truncated: false,
@@ -499,4 +505,9 @@ fn a_lock_that_python_code_takes_is_a_lock() {
     let waits = acquires_in("/usr/lib/python3/threading.py");
     assert_eq!(waits, Some(Primitive::Semaphore));
     assert_eq!(acquires_in(""), Some(Primitive::Semaphore), "not known");
+    // Another library's condition.
+    let waits = acquires_for("_Condition.wait", "/srv/lib/_threading.py");
+    assert_eq!(waits, Some(Primitive::Semaphore));
+    let awaits = acquires_for("await_turn", "/srv/app.py");
+    assert_eq!(awaits, Some(Primitive::PythonLock));
 }
