@@ -44,6 +44,12 @@ pub fn app_frames(stack: &StackText) -> impl Iterator<Item = &Label> {
     if own.iter().any(|label| !of_system_library(label)) {
         own.retain(|label| !of_system_library(label));
     }
+    // What called an interpreter says less than what it runs, of which no name is known.
+    let caller = own.first().filter(|first| !first.kind.is_interpreted());
+    let called = caller.map(|first| &labels[..position_of(labels, first)]);
+    if called.is_some_and(|called| in_interpreter(called, of_interpreter)) {
+        own.clear();
+    }
     own.into_iter()
 }
 
@@ -84,6 +90,12 @@ pub fn hidden(stack: &StackText) -> Option<Hidden> {
     inlined
         .filter(|label| label.line == 0)
         .map(|_| Hidden::Inlined)
+}
+
+/// Where this very frame of a stack is.
+fn position_of(labels: &[Label], label: &Label) -> usize {
+    let at = labels.iter().position(|one| std::ptr::eq(one, label));
+    at.unwrap_or(0)
 }
 
 /// Up to code that was compiled at run time and that nothing names.
@@ -313,6 +325,20 @@ mod tests {
         assert_eq!(named(&inlined), Some("tokio::runtime::task::raw::poll"));
         assert_eq!(app_frame(&inlined), None);
         assert_eq!(hidden(&inlined), Some(Hidden::Inlined));
+    }
+
+    #[test]
+    fn what_called_an_interpreter_is_not_what_it_runs() {
+        let greenlet = "/srv/lib/greenlet/_greenlet.so";
+        let bootstrap = (greenlet, "greenlet::UserGreenlet::inner_bootstrap");
+        let evaluates = ("/usr/lib/libpython3.11.so.1.0", "_PyEval_EvalFrameDefault");
+        let unread = stack(&[evaluates, bootstrap]);
+        assert_eq!(app_frame(&unread), None);
+        assert_eq!(hidden(&unread), Some(Hidden::Python));
+        let read = stack(&[evaluates, ("python", "price_basket@/srv/app.py"), bootstrap]);
+        assert_eq!(named(&read), Some("price_basket"));
+        let extension = stack(&[(greenlet, "multiply"), evaluates]);
+        assert_eq!(named(&extension), Some("multiply"));
     }
 
     #[test]
