@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use whywait_events::Part;
+use whywait_model::cpu::{CpuHolder, WithoutCpu};
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_words::{counted, duration, percent};
 
@@ -88,6 +89,29 @@ impl<'a> BusyCrew<'a> {
             && !self.workers.iter().any(|tid| goes_round(*tid))
     }
 
+    /// Whether it is they themselves who have the CPUs that some of them lack: more CPUs are what
+    /// their own work needs.
+    fn has_the_cpus(&self, model: &Model) -> bool {
+        let mut without = WithoutCpu::default();
+        for request in &self.requests {
+            without.add_request(model, *request);
+        }
+        let holders = without.holders();
+        let own_ns = holders
+            .iter()
+            .find(|(holder, _)| **holder == CpuHolder::Own)
+            .map_or(0, |(_, ns)| *ns);
+        let all_ns = sum(holders.iter().map(|(_, ns)| *ns));
+        let own = without.own_threads();
+        let own = own.iter().filter_map(|tid| model.threads.get(tid));
+        let used = own.filter_map(|thread| model.cpu.threads.get(&(thread.tgid, thread.tid)));
+        let used_ns = sum(used.map(|one| one.on_cpu_ns));
+        own_ns > 0
+            && Share::new(without.recorded_ns, without.ns).is_at_least(*MOST)
+            && Share::new(own_ns, all_ns).is_at_least(*MOST)
+            && Share::new(self.on_cpu_ns, used_ns).is_at_least(*MOST)
+    }
+
     /// What each request lay unread, and what it took.
     fn waited(&self) -> Vec<(u64, u64)> {
         let each = self.requests.iter();
@@ -150,11 +174,12 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         return None;
     }
     let awake_ns = crew.on_cpu_ns.saturating_add(crew.runnable_ns);
-    let lacks_cpu = Share::new(crew.on_cpu_ns, awake_ns).is_below(*MOST);
+    let lacks_cpu =
+        Share::new(crew.on_cpu_ns, awake_ns).is_below(*MOST) && !crew.has_the_cpus(model);
     let (lasting_ns, asked_ns) = lasts(&crew.unread, &crew.requests);
     let is_burst = Share::new(lasting_ns, asked_ns).is_below(*MOST);
     let severity = match queued.severity(facts.slow().total_ns)? {
-        // With a CPU they might have time left, and after a burst they have.
+        // With others' CPUs they might have time left, and after a burst they have.
         severity if lacks_cpu || is_burst => severity.min(Severity::Note),
         severity => severity,
     };

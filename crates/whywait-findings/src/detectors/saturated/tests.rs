@@ -150,6 +150,18 @@ fn workers_that_lack_a_cpu_are_noted() {
     assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
 }
 
+/// Four workers on two CPUs, say: more CPUs are what their own work needs.
+#[test]
+fn workers_that_take_the_cpus_from_each_other_are_saturated() {
+    let mut script = crew(100);
+    for begins in (0..10).map(|n| 10 + n * 40) {
+        script.preempted_by(1, begins, begins + 30, (2, "worker"));
+        script.preempted_by(2, begins, begins + 30, (1, "worker"));
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings[0].severity, Severity::Warning, "{findings:#?}");
+}
+
 /// The same, and one request a while later.
 fn after_a_burst(mut script: Script, epoll: u32) -> Script {
     let request = script.request(200).epoll(epoll).ready(3_000);
