@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
-use whywait_model::{Peer, RequestRef};
+use whywait_model::{Model, Peer, RequestRef};
 use whywait_replay::Average;
 use whywait_words::{counted_as, duration, list};
 
@@ -16,7 +16,7 @@ use crate::numbers::{
     QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH,
     SLOW_NS, Share,
 };
-use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::{
@@ -124,7 +124,7 @@ impl<'m> Queue<'m> {
         for request in facts.model.requests().filter(counts) {
             requests.entry(request.tgid).or_default().push(request);
         }
-        let started_ns = facts.model.meta.started_ns;
+        let model = facts.model;
         // Where requests queue for jobs, no more calls are under way than jobs are: the queue is
         // theirs.
         // But where fewer jobs than threads that do them are under way, and as few connections are
@@ -142,20 +142,20 @@ impl<'m> Queue<'m> {
                 let requests = requests.get(&traffic.tgid)?;
                 let until = [CallsEnd::UntilAnswered, CallsEnd::UntilNextPeer];
                 let mut found = until.into_iter();
-                let found = found.find_map(|until| {
-                    Self::in_traffic(requests, traffic, (&others, until), started_ns)
-                });
+                let found = found
+                    .find_map(|until| Self::in_traffic(model, requests, traffic, (&others, until)));
                 found.filter(|queue| narrow.is_none() || !queue.had_free_connections())
             });
         outermost(queues.collect())
     }
 
     fn in_traffic(
+        model: &Model,
         all: &[RequestRef<'m>],
         traffic: &Traffic<'m>,
         (others, until): (&[&Exchange], CallsEnd),
-        started_ns: Ns,
     ) -> Option<Queue<'m>> {
+        let started_ns = model.meta.started_ns;
         let served = |request: &RequestRef<'m>| until.within(request, others);
         let windows: Vec<Interval> = all.iter().filter_map(served).collect();
         let windows = merged(windows);
@@ -179,7 +179,9 @@ impl<'m> Queue<'m> {
             return None;
         }
         let doubtful = kept || flow.most == 1 || !all_known;
-        if !flow.is_queue(spacing_ns) || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
+        let is_queue = flow.is_queue(spacing_ns)
+            || !doubtful && flow.is_capped() && a_loop_sleeps_in(model, &traffic, &flow.full);
+        if !is_queue || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
             return None;
         }
         let (victims, shorter) = waited(&pairs, &calls, &flow);
@@ -465,6 +467,28 @@ fn of_pairs<'m>(
     pairs
 }
 
+/// Whether one thread makes all calls, and sleeps for most of these intervals: it had the time to
+/// begin another. Where many calls end together, or each needs a connection and a name first, they
+/// do not follow each other at once.
+fn a_loop_sleeps_in(model: &Model, traffic: &Traffic<'_>, intervals: &[Interval]) -> bool {
+    let mut threads = traffic.threads().into_iter();
+    let (Some(tid), None) = (threads.next(), threads.next()) else {
+        return false;
+    };
+    let Some(thread) = model.threads.get(&tid) else {
+        return false;
+    };
+    let asleep = intervals.iter().map(|interval| {
+        let waits = thread.timeline.overlapping(interval.0, interval.1);
+        sum(waits.iter().map(|wait| {
+            let to_ns = wait.wake_ns.or(wait.in_ns).unwrap_or(model.end_ns);
+            overlap_ns((wait.out_ns, to_ns), *interval)
+        }))
+    });
+    let all_ns = sum(intervals.iter().map(|one| length(*one)));
+    Share::new(sum(asleep), all_ns).is_at_least(*MOST)
+}
+
 /// How connections were used: by a call, or by several of a request that go over the same one with
 /// nobody's else in between, as those of a transaction: the longest of them, and from the first to
 /// the last. In order; the pairs then have their positions.
@@ -596,8 +620,14 @@ impl Flow {
         let at_once_ns = QUEUE_AT_ONCE_NS.min(BY_CHANCE.of(spacing_ns));
         let prompt = self.handovers.iter().filter(|ns| **ns <= at_once_ns);
         let prompt = prompt.count() as u64;
-        self.handovers.len() >= *QUEUE_MIN_HANDOVERS
+        self.is_capped()
             && Share::new(prompt, self.handovers.len() as u64).is_at_least(*QUEUE_PROMPT)
+    }
+
+    /// Whether as many calls as ever were under way nearly all the time, again and again. Something
+    /// lets no more begin: a limit, or who begins them has no time.
+    fn is_capped(&self) -> bool {
+        self.handovers.len() >= *QUEUE_MIN_HANDOVERS
             && Share::new(self.full_ns, self.waited_ns).is_at_least(*QUEUE_FULL)
     }
 }

@@ -256,7 +256,8 @@ fn fix(runtime: Runtime) -> &'static str {
         }
         Runtime::Python => {
             "allow more connections (the pool's max_size or pool_size, aiohttp's \
-             TCPConnector(limit=…), httpx.Limits), or keep each for a shorter time"
+             TCPConnector(limit=…), httpx.Limits, Tornado's max_clients), or keep each for a \
+             shorter time"
         }
         Runtime::Node => {
             "allow more connections (the pool's max, http.Agent's maxSockets), or keep each for a \

@@ -48,6 +48,19 @@ fn requests_that_wait_for_a_connection() {
     }
 }
 
+#[test]
+fn calls_that_follow_later_are_a_queue_where_the_loop_sleeps_meanwhile() {
+    // Each needs a name and a connection first, say.
+    let later = Closed { gap_ms: 12, ..POOL };
+    let mut script = later.script();
+    let none = detect(&Facts::of(&later.script().model()));
+    assert!(none.is_empty(), "its thread may have no time: {none:#?}");
+    script.polls(LOOP, 7, 10, 3_000);
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].subject["connections"], 2);
+}
+
 /// Each request has three queries, with a pause after each in which it keeps its connection.
 const TRANSACTIONS: Closed = Closed {
     peer: Serves::All(36),
