@@ -18,8 +18,10 @@
 //! with requests within which they lie, and that time does not count.
 //!
 //! **Guards.** The time that the loop waited for a CPU does not count. An absence of less than
-//! [`SLOW_NS`], or one in which nobody waited for [`SLOW_NS`], is not reported. Serving
-//! request after request is load, not an absence: each read and write ends an interval. An interval
+//! [`SLOW_NS`] is not reported, unless it is a sleep and the loop sleeps so for most of the time in
+//! which requests are under way: a query of 5 ms in each of them keeps the others as long. Nor is
+//! one in which nobody waited for [`SLOW_NS`]. Serving request after request is load, not an
+//! absence: each read and write ends an interval. An interval
 //! in which it hardly ran is no work of the loop, nor is one in which the clock of its CPU stood
 //! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
 //! loop that spins polls all the time, though its polls do not sleep. Small absences that cost less
@@ -44,10 +46,10 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, RequestName, Saving, Severity};
 use crate::numbers::{
     AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, ERROR_NS, FINDINGS_OF_A_KIND,
-    OUTLIER_NS, SLOW_NS, Share, WARNING_NS,
+    MOST, OUTLIER_NS, SLOW_NS, Share, WARNING_NS,
 };
 use crate::shared::in_kernel::InKernel;
-use crate::shared::intervals::{Interval, in_proportion, overlap_ns, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
 use crate::shared::replay::{Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
@@ -188,7 +190,7 @@ fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
     if requests.is_empty() {
         return Vec::new();
     }
-    let aways = owned(absences(model, pool, thread), &requests);
+    let aways = owned(absences(model, pool, thread, &requests), &requests);
     let turns = Turns::of(model, thread, &requests, |wait| pool.polls(wait));
     let requests = with_calls(model, pool, &requests);
     causes::of(model, thread, aways)
@@ -215,7 +217,12 @@ fn reads_alone(pool: &EpollPool) -> bool {
 }
 
 /// When the loop was away, in order.
-fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
+fn absences(
+    model: &Model,
+    pool: &EpollPool,
+    thread: &Thread,
+    requests: &[RequestRef<'_>],
+) -> Vec<Away> {
     // Who hands requests to a thread that never polls is not known.
     let handed = reads_alone(pool);
     let waits_for_work = |wait: &Wait| handed && model.class_of(wait) == Some(WaitClass::Idle);
@@ -224,6 +231,10 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
         .waits()
         .iter()
         .filter(|wait| !pool.polls(wait) && !waits_for_work(wait))
+        // Who has the lock for so short a time is the lock's matter.
+        .filter(|wait| {
+            wait.woken_ns().saturating_sub(wait.out_ns) >= *SLOW_NS || !model.is_lock_wait(wait)
+        })
         .map(|wait| {
             let to_ns = wait.in_ns.unwrap_or(model.end_ns).max(wait.out_ns);
             Away {
@@ -278,13 +289,28 @@ fn absences(model: &Model, pool: &EpollPool, thread: &Thread) -> Vec<Away> {
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
     let its_own = |away: &Away| {
-        away.away_ns >= *SLOW_NS
-            && Share::new(away.away_ns, away.to_ns.saturating_sub(away.from_ns))
-                .is_at_least(*AWAY_OF_INTERVAL)
+        Share::new(away.away_ns, away.to_ns.saturating_sub(away.from_ns))
+            .is_at_least(*AWAY_OF_INTERVAL)
     };
-    let mut aways: Vec<Away> = asleep.chain(running).filter(its_own).collect();
+    let asleep: Vec<Away> = asleep.filter(its_own).collect();
+    let short_count = sleeps_for_most(&asleep, requests);
+    let worth_it = |away: &Away| away.away_ns >= *SLOW_NS || (short_count && !away.on_cpu());
+    let all = asleep.into_iter().chain(running.filter(its_own));
+    let mut aways: Vec<Away> = all.filter(worth_it).collect();
     aways.sort_by_key(|away| away.from_ns);
     aways
+}
+
+/// Whether these sleeps, in order, are most of the time in which requests were under way.
+fn sleeps_for_most(asleep: &[Away], requests: &[RequestRef<'_>]) -> bool {
+    let under_way = requests
+        .iter()
+        .map(|request| (request.ready_ns, request.waited_until_ns()));
+    let under_way = Covered::new(merged(under_way.collect()));
+    let asleep = asleep
+        .iter()
+        .map(|away| under_way.within((away.from_ns, away.to_ns)));
+    Share::new(sum(asleep), under_way.within((0, Ns::MAX))).is_at_least(*MOST)
 }
 
 /// Finds whose work each absence was.
@@ -503,11 +529,10 @@ fn fix(model: &Model, pool: &EpollPool, function: &str, longest: &Away) -> &'sta
 fn fix_of(runtime: Runtime, on_cpu: bool) -> &'static str {
     match (runtime, on_cpu) {
         (Runtime::Python, false) => {
-            "await asyncio.to_thread(…) around the call, or an asynchronous variant of it"
+            "have a thread do it (asyncio.to_thread, deferToThread), or use an asynchronous variant"
         }
         (Runtime::Python, true) => {
-            "move the computation off the loop: loop.run_in_executor with a ProcessPoolExecutor \
-             (threads share the interpreter's lock)"
+            "move the computation to another process (threads share the interpreter's lock)"
         }
         (Runtime::Node, false) => {
             "use the asynchronous variant of the call (not …Sync), or a worker thread"

@@ -763,3 +763,42 @@ fn what_a_loop_does_while_a_request_is_with_its_peer_keeps_it_from_nothing() {
         "one reply lay there from 240 to 271; the rest is their own work"
     );
 }
+
+/// Eight clients that ask again as soon as they are answered. Each request makes the loop sleep for
+/// so much of the 6 ms that it takes.
+fn short_calls(asleep_ms: u64) -> Vec<Finding> {
+    let (mut script, handler, _) = server();
+    for turn in 0..60 {
+        let from = 40 + turn * 6;
+        script
+            .request(1 + turn % 8)
+            .epoll(EPOLL)
+            .ready((from - 6).saturating_sub(36).max(30))
+            .read(from, 1)
+            .answered(from + 6, 1);
+        script.sleeps(1, handler, from, from + asleep_ms);
+    }
+    detect(&Facts::of(&script.model()))
+}
+
+#[test]
+fn a_short_call_in_each_request_blocks_the_others_as_well() {
+    let findings = short_calls(5);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning, "each waits 35 ms");
+    assert!(
+        finding.title.contains("blocked 60 times for up to 5 ms"),
+        "{}",
+        finding.title
+    );
+    // What they wait besides is work, which is not away.
+    let latency_ns: u64 = 60 * 48_000_000;
+    assert!(finding.saving.at_most_ns <= latency_ns, "{finding:#?}");
+    assert!(finding.saving.at_most_ns > latency_ns / 2, "{finding:#?}");
+}
+
+#[test]
+fn a_loop_that_mostly_works_is_not_blocked_by_short_calls() {
+    assert!(short_calls(2).is_empty());
+}
