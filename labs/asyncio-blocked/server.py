@@ -8,18 +8,16 @@ import asyncio
 import os
 import time
 
-RENDER_SECONDS = 0.3
 
-
-def render_thumbnail():
+def render_thumbnail(seconds):
     """Waits synchronously, as a client library without async support does."""
-    time.sleep(RENDER_SECONDS)
+    time.sleep(seconds)
 
 
-def render_thumbnail_on_cpu():
+def render_thumbnail_on_cpu(seconds):
     """Burns CPU until a fixed wall time is over: the promise shall not depend on the machine's
     speed."""
-    end = time.monotonic() + RENDER_SECONDS
+    end = time.monotonic() + seconds
     pixel = 1
     while time.monotonic() < end:
         for _ in range(1000):
@@ -31,9 +29,9 @@ async def answer(path, options):
         return "healthy"
     render = render_thumbnail_on_cpu if options.cpu else render_thumbnail
     if options.to_thread:
-        await asyncio.to_thread(render)
+        await asyncio.to_thread(render, options.ms / 1000)
     else:
-        render()
+        render(options.ms / 1000)
     return "thumbnail"
 
 
@@ -66,6 +64,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cpu", action="store_true", help="burn CPU instead of sleeping")
     parser.add_argument("--to-thread", action="store_true", help="render outside of the loop")
+    parser.add_argument("--ms", type=int, default=300, help="how long a thumbnail takes")
     return parser.parse_args()
 
 

@@ -1,13 +1,14 @@
 'use strict';
-// A node HTTP server whose handler burns CPU for 200 ms. With --worker a worker thread does it
-// instead. While the main thread burns, its event loop serves nobody. See lab.toml for the
-// variants.
+// A node HTTP server whose handler burns CPU for 200 ms, or with --short sleeps for 6 ms. With
+// --worker a worker thread does it instead. While the main thread does it, its event loop serves
+// nobody. See lab.toml for the variants.
 
 const fs = require('node:fs');
 const http = require('node:http');
 const { Worker, isMainThread, parentPort } = require('node:worker_threads');
 
 const RENDER_MS = 200;
+const SHORT_MS = 6;
 // As many as the load has connections: no request of the fixed variant waits for a worker.
 const WORKERS = 4;
 
@@ -21,13 +22,22 @@ function renderReport() {
   return digest;
 }
 
+// Waits synchronously, as an addon does that asks somebody.
+function askSynchronously() {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SHORT_MS);
+}
+
+const work = process.argv.includes('--short') ? askSynchronously : renderReport;
+
 // Each worker has one job at a time; the next free one takes the next job.
 class Pool {
   #idle = [];
   #waiting = [];
 
   constructor(size) {
-    for (let i = 0; i < size; i++) this.#idle.push(new Worker(__filename));
+    for (let i = 0; i < size; i++) {
+      this.#idle.push(new Worker(__filename, { argv: process.argv.slice(2) }));
+    }
   }
 
   run() {
@@ -59,7 +69,7 @@ function main() {
   const server = http.createServer(async (request, response) => {
     if (request.url !== '/report') return answer(response, 'healthy');
     if (pool) await pool.run();
-    else renderReport();
+    else work();
     answer(response, 'report');
   });
   server.listen(0, '127.0.0.1', () => {
@@ -68,4 +78,4 @@ function main() {
 }
 
 if (isMainThread) main();
-else parentPort.on('message', () => parentPort.postMessage(renderReport()));
+else parentPort.on('message', () => parentPort.postMessage(work()));
