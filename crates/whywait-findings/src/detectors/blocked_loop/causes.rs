@@ -36,6 +36,19 @@ impl AwayReason {
         self.aways.iter().max_by_key(|away| away.away_ns)
     }
 
+    /// The longest of those whose stack has the function, where there is one: of some sleeps no
+    /// function could be read.
+    pub(super) fn telling(&self, model: &Model) -> Option<&Away> {
+        let has = |away: &&Away| {
+            let stack = model.stacks.get(away.stack);
+            stack.is_some_and(|stack| app_frames(stack).any(|its| *its.name == *self.function))
+        };
+        let telling = self.aways.iter().filter(has);
+        telling
+            .max_by_key(|away| away.away_ns)
+            .or_else(|| self.longest())
+    }
+
     fn take(&mut self, mut other: AwayReason) {
         self.aways.append(&mut other.aways);
         self.aways.sort_by_key(|away| away.from_ns);

@@ -407,6 +407,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         ..
     } = loops.iter().max_by_key(|one| longest_of(one))?;
     let longest = reason.longest()?;
+    let telling = reason.telling(model)?;
     let victims = || loops.iter().flat_map(|one| &one.victims);
     let worst = victims().max_by_key(|victim| victim.waited_ns)?;
     let (worst_ns, worst) = (worst.waited_ns, worst.request);
@@ -434,7 +435,7 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         return None;
     }
     let caught_up = bound::caught_up(meanwhile_ns, of_others_ns);
-    let known = model.stacks.get(longest.stack).is_some();
+    let known = model.stacks.get(telling.stack).is_some();
     let (confidence, by) = if known {
         (Confidence::High, format!(" by {function}"))
     } else {
@@ -477,10 +478,10 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
         .evidence(own)
         .evidence(in_kernel.evidence())
         .cause(
-            Cause::new(model, thread.tid, longest.doing.clone(), longest.stack)
+            Cause::new(model, thread.tid, telling.doing.clone(), telling.stack)
                 .each(aways.map(|away| away.away_ns)),
         )
-        .fix(fix(model, pool, function, longest));
+        .fix(fix(model, pool, function, telling));
     Some(slow_paths::about_processes(
         model, finding, thread.tid, tids,
     ))

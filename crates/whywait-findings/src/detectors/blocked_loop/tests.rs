@@ -802,3 +802,29 @@ fn a_short_call_in_each_request_blocks_the_others_as_well() {
 fn a_loop_that_mostly_works_is_not_blocked_by_short_calls() {
     assert!(short_calls(2).is_empty());
 }
+
+#[test]
+fn the_stack_that_is_shown_has_the_function_that_is_named() {
+    let (mut script, handler, _) = server();
+    // The stack of the longest one was not read in time.
+    for (n, (stack, asleep)) in [(handler, 100), (handler, 100), (0, 150)]
+        .into_iter()
+        .enumerate()
+    {
+        let from = 40 + n as u64 * 200;
+        let request = script.request(1 + n as u64).epoll(EPOLL).ready(from);
+        request.read(from, 1).answered(from + asleep, 1);
+        script.sleeps(1, stack, from, from + asleep);
+        let waits = script.request(11 + n as u64).epoll(EPOLL).ready(from + 1);
+        waits.read(from + asleep, 1).answered(from + asleep + 1, 1);
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    let of_handler = |one: &&Finding| one.subject["function"] == json!("app_render_thumbnail");
+    let finding = findings.iter().find(of_handler).expect("a finding");
+    let cause = finding.cause.as_ref().expect("a cause");
+    let named = cause
+        .stack
+        .iter()
+        .any(|name| name == "app_render_thumbnail");
+    assert!(named, "{findings:#?}");
+}
