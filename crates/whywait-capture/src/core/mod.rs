@@ -1,5 +1,6 @@
 //! What collectors share: the BPF object, the session that drives them, and the recorder.
 
+pub(crate) mod beside;
 pub(crate) mod check;
 pub(crate) mod collector;
 pub(crate) mod cost;

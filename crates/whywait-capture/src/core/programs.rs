@@ -3,26 +3,30 @@
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut};
+use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut, OpenObject, ProgramMut};
 
 use super::collector::{Collector, Configuration};
 use super::error::{CaptureError, one_line};
 use super::functions::Functions;
 use super::options::Options;
 use super::refused::Refused;
-use super::skel::{WhywaitSkel, WhywaitSkelBuilder, types};
+use super::skel::{DATA, OpenWhywaitSkel, WhywaitSkel, WhywaitSkelBuilder, types};
 use super::target::Target;
 use super::tier::{Chosen, KernelHas, Tier};
-use super::{kernel, limits, refused};
+use super::{beside, kernel, limits, refused};
 use crate::collectors;
 
 /// The loaded programs.
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
+    /// The programs that were loaded beside the others.
+    beside: Object,
     attached: Vec<Link>,
     /// Those at functions.
     attached_to_functions: Vec<Link>,
@@ -79,8 +83,9 @@ impl Programs {
         let mut notes = functions.notes();
         // One object for the life of the process: the skeleton borrows from it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let data = functions.object();
         let builder = WhywaitSkelBuilder {
-            data: functions.object(),
+            data,
             ..WhywaitSkelBuilder::default()
         };
         let mut open = builder.open(storage).map_err(|error| load_error(&error))?;
@@ -102,16 +107,6 @@ impl Programs {
             user_stacks_exact = variables.user_stacks_exact;
         }
         notes.extend_from_slice(&chosen.notes);
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let is_chosen = match is_at_function(&program.section().to_string_lossy()) {
-                true => chosen.at_functions.contains(&*name),
-                false => !chosen.left_out.contains(&*name),
-            };
-            if !is_chosen {
-                program.set_autoload(false);
-            }
-        }
         for map in [
             &mut open.maps.bss_threads,
             &mut open.maps.bss_sockets,
@@ -127,13 +122,10 @@ impl Programs {
             let names = open.maps.names.set_max_entries(1);
             names.map_err(|error| load_error(&error))?;
         }
-        let object = open.open_object();
-        let programs = object.progs().filter(|program| program.autoload());
-        let (programs, maps) = (programs.count(), object.maps().count());
-        limits::take_descriptors(programs, maps)?;
-        let skel = open.load().map_err(|error| load_error(&error))?;
+        let (skel, beside) = load_both(open, data.unwrap_or(&DATA), &chosen)?;
         let mut programs = Self {
             skel,
+            beside,
             attached: Vec::new(),
             attached_to_functions: Vec::new(),
             chosen,
@@ -171,9 +163,9 @@ impl Programs {
         let failed = |reason: &libbpf_rs::Error| {
             CaptureError::of_limits(reason).unwrap_or_else(|| error(one_line(reason)))
         };
-        let mut programs = self.skel.object().progs_mut();
-        let program = programs
-            .find(|found| found.name() == program)
+        let program = self
+            .all()
+            .find(|found| found.name() == program && found.autoload())
             .ok_or_else(|| error("no such program".to_owned()))?;
         program.attach().map_err(|reason| failed(&reason))
     }
@@ -256,9 +248,48 @@ impl Programs {
         }
     }
 
-    pub(crate) fn object(&mut self) -> &mut Object {
-        self.skel.object_mut()
+    /// The programs, loaded or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ProgramMut<'_>> {
+        let objects = [self.skel.object(), &self.beside];
+        objects.into_iter().flat_map(Object::progs_mut)
     }
+}
+
+/// Loads what was chosen of the programs: some of them into a second object, beside the others.
+fn load_both(
+    mut open: OpenWhywaitSkel<'static>,
+    data: &[u8],
+    chosen: &Chosen,
+) -> Result<(WhywaitSkel<'static>, Object), CaptureError> {
+    let error = |error: libbpf_rs::Error| load_error(&error);
+    let is_chosen = |name: &str, section: &str| match is_at_function(section) {
+        true => chosen.at_functions.contains(name),
+        false => !chosen.left_out.contains(name),
+    };
+    let choose = |object: &mut OpenObject, beside: bool| {
+        for mut program in object.progs_mut() {
+            let name = program.name().to_string_lossy();
+            let its = beside::is_beside(&name) == beside;
+            let is_chosen = its && is_chosen(&name, &program.section().to_string_lossy());
+            program.set_autoload(is_chosen);
+        }
+    };
+    let name = open.open_object().name().unwrap_or_default();
+    let mut second = beside::open(data, &name.to_string_lossy()).map_err(error)?;
+    choose(open.open_object_mut(), false);
+    choose(&mut second, true);
+    let objects = [open.open_object(), &second];
+    let programs = objects.iter().flat_map(|object| object.progs());
+    let programs = programs.filter(|program| program.autoload()).count();
+    limits::take_descriptors(programs)?;
+    beside::make_maps(open.open_object_mut()).map_err(error)?;
+    beside::share_maps(open.open_object(), &mut second).map_err(error)?;
+    thread::scope(|scope| {
+        let second = scope.spawn(move || second.load().map_err(error));
+        let first = open.load().map_err(error);
+        let second = second.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok((first?, second?))
+    })
 }
 
 /// What of the programs this kernel runs.

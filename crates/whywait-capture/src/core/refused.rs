@@ -1,8 +1,8 @@
 //! Which program the kernel refused, and why: from what libbpf prints while it loads, for its
 //! errors have neither.
 
+use std::cell::Cell;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::PrintLevel;
 
@@ -21,21 +21,22 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The last program of which libbpf complained.
-static LAST: Mutex<Option<Refused>> = Mutex::new(None);
+thread_local! {
+    /// The last program of which libbpf complained to this thread: several load programs.
+    static LAST: Cell<Option<Refused>> = const { Cell::new(None) };
+}
 
 /// Has libbpf's messages kept instead of printed: they are long, and meant for its developers.
 pub(crate) fn listen() {
-    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    LAST.take();
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = after(last.take(), &message);
+        LAST.set(after(LAST.take(), &message));
     })));
 }
 
-/// The program that was refused since [`listen`].
+/// The program that this thread was refused since [`listen`].
 pub(crate) fn last() -> Option<Refused> {
-    LAST.lock().unwrap_or_else(PoisonError::into_inner).take()
+    LAST.take()
 }
 
 /// What is known of a refusal after one more message.

@@ -277,14 +277,14 @@ impl Session {
         self.drain()?;
         self.recorder.finish(&mut self.programs, &self.threads)?;
         self.count();
-        let missed = cost::missed_runs(self.programs.object().progs_mut());
+        let missed = cost::missed_runs(self.programs.all());
         self.recorder
             .shared
             .output
             .writer
             .counter("runs.left-out", missed);
         if self.statistics.is_some() {
-            self.meta.cost = cost::of_programs(self.programs.object().progs_mut());
+            self.meta.cost = cost::of_programs(self.programs.all());
         }
         self.meta.notes = std::mem::take(&mut self.programs.notes);
         let output = &mut self.recorder.shared.output;
