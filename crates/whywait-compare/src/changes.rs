@@ -124,7 +124,7 @@ impl Change {
         match self.group {
             Group::Headline | Group::Section => true,
             Group::Finding => self.base_median.max(self.head_median) > 1.0,
-            Group::Part | Group::Path | Group::Wait | Group::Function => false,
+            Group::Part | Group::Path | Group::Wait | Group::Route | Group::Function => false,
         }
     }
 }
@@ -247,7 +247,7 @@ fn candidates(base: &Side, head: &Side) -> BTreeMap<String, Candidate> {
         let whole = match measure.group {
             Group::Headline | Group::Section => None,
             Group::Finding => Some(1.0),
-            Group::Part | Group::Path | Group::Wait => latency,
+            Group::Part | Group::Path | Group::Wait | Group::Route => latency,
             Group::Function => cpu,
         };
         let largest = base
@@ -287,6 +287,7 @@ fn zero(run: &Run, name: &str, group: Group) -> Option<f64> {
         Group::Headline | Group::Section => false,
         Group::Finding => true,
         Group::Part | Group::Path | Group::Wait => run.measures.contains_key("latency.mean"),
+        Group::Route => run.has_routes,
         Group::Function => {
             // `function/request|…`: per what it is.
             let per = name.split('|').next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use whywait_words::{counted, duration};
+use whywait_words::{count, counted, duration};
 
 use crate::changes::{self, Change, ChangeOptions, Changes, Trend};
 use crate::effect::median;
@@ -145,7 +145,7 @@ impl Diff {
     /// Compares two sides.
     pub fn new(base: &Side, head: &Side, options: ChangeOptions) -> Self {
         let mut all = changes::compare(base, head, options);
-        let explanation = explain::explain(&all);
+        let explanation = explain::explain(&all, base, head);
         let findings = findings(base, head, &all);
         all.changes.sort_by(|a, b| {
             let rank = |change: &Change| (change.group, !change.is_called());
@@ -276,6 +276,15 @@ fn notes(base: &Side, head: &Side, all: &Changes, options: ChangeOptions) -> Vec
             counted(a, "run"),
             counted(b, "run")
         )),
+    }
+    let named = |side: &Side| side.runs.iter().filter(|run| run.has_routes).count();
+    let (with, all_runs) = (named(base) + named(head), n + m);
+    if with > 0 && with < all_runs {
+        notes.push(format!(
+            "{} of {} have names of requests (--names routes): routes are not compared",
+            count(with as u64),
+            counted(all_runs, "run")
+        ));
     }
     if base.runs.iter().chain(&head.runs).any(|run| run.untold) {
         notes.push(format!(

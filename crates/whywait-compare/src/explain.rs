@@ -1,14 +1,20 @@
-//! Why the requests' time changed: which part of it grew, on which thread, in which function.
+//! Why the requests' time changed: which part of it grew, on which thread, in which function; and
+//! of which route.
 //! Figures are medians of each side's runs, of the mean over a run's requests, so that parts add up
 //! to the whole but for rounding between runs.
 
 use serde::Serialize;
 
 use crate::changes::{Change, Changes};
+use crate::effect::median;
 use crate::measures::Group;
+use crate::measures::routes::statistic;
+use crate::side::Side;
 
 /// So many places of a part are shown.
 const MAX_PLACES: usize = 3;
+/// So many routes.
+const MAX_ROUTES: usize = 5;
 /// Parts and places that changed by less than this share of what all changed by say nothing.
 const LEAST_SHARE: f64 = 0.05;
 
@@ -24,6 +30,51 @@ pub struct Explanation {
     /// The functions whose CPU time changed most, the largest change first; per request, or without
     /// requests per operation of io_uring or per second.
     pub functions: Vec<Shift>,
+    /// The routes whose requests' time changed most, the largest change first; empty where a side
+    /// has no names.
+    pub routes: Vec<RouteShift>,
+}
+
+/// By how much the slow requests of a route changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RouteShift {
+    /// What they are called: `GET /orders/{id}`. Hostile.
+    pub name: String,
+    /// Their time in the base, nanoseconds per request of all; 0: there is no slow one.
+    pub base_ns: f64,
+    /// In the head.
+    pub head_ns: f64,
+    /// The p99 of those that were recorded one by one, nanoseconds; `None`: there is none.
+    pub base_p99_ns: Option<f64>,
+    /// In the head.
+    pub head_p99_ns: Option<f64>,
+    /// Whether chance is ruled out.
+    pub told_apart: bool,
+}
+
+impl RouteShift {
+    fn of(change: &Change, base: &Side, head: &Side) -> Self {
+        let name = &change.subject.what;
+        let p99 = |side: &Side| {
+            let runs = side.runs.iter();
+            let measures = runs.filter_map(|run| run.measures.get(&statistic(name, "p99")));
+            let values = measures.map(|measure| measure.at_most.unwrap_or(measure.value));
+            median(&values.collect::<Vec<_>>())
+        };
+        Self {
+            name: name.clone(),
+            base_ns: change.base_median,
+            head_ns: change.head_median,
+            base_p99_ns: p99(base),
+            head_p99_ns: p99(head),
+            told_apart: change.is_told_apart(),
+        }
+    }
+
+    /// By how much it grew, nanoseconds.
+    pub fn ns(&self) -> f64 {
+        self.head_ns - self.base_ns
+    }
 }
 
 /// By how much something changed.
@@ -73,7 +124,7 @@ impl Shift {
 }
 
 /// Why the requests' time changed; `None` when nothing shows it.
-pub fn explain(changes: &Changes) -> Option<Explanation> {
+pub fn explain(changes: &Changes, base: &Side, head: &Side) -> Option<Explanation> {
     let latency = find(changes, "latency.mean");
     let parts = of_group(changes, Group::Part);
     // Parts may move against each other and leave the sum as it was.
@@ -102,7 +153,21 @@ pub fn explain(changes: &Changes) -> Option<Explanation> {
         head_ns: latency.map(|latency| latency.head_median),
         parts,
         functions,
+        routes: routes(changes, base, head),
     })
+}
+
+fn routes(changes: &Changes, base: &Side, head: &Side) -> Vec<RouteShift> {
+    let changes = changes.changes.iter();
+    let mut routes: Vec<RouteShift> = changes
+        .filter(|change| change.group == Group::Route)
+        .map(|change| RouteShift::of(change, base, head))
+        .collect();
+    let moved: f64 = routes.iter().map(|route| route.ns().abs()).sum();
+    routes.retain(|route| route.ns() != 0.0 && route.ns().abs() >= moved * LEAST_SHARE);
+    routes.sort_by(|a, b| b.ns().abs().total_cmp(&a.ns().abs()));
+    routes.truncate(MAX_ROUTES);
+    routes
 }
 
 pub(crate) fn find<'a>(changes: &'a Changes, name: &str) -> Option<&'a Change> {

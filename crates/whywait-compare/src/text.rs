@@ -6,13 +6,15 @@ use whywait_words::{count, counted, figure, mean_duration, percent_change, rate,
 
 use crate::changes::{Change, Trend};
 use crate::diff::{Diff, FindingChange, FindingStatus, Overall, SideAbout};
-use crate::explain::{Explanation, Shift};
+use crate::explain::{Explanation, RouteShift, Shift};
 use crate::measures::{Group, Unit};
 
 /// So many findings are shown.
 const FINDINGS: usize = 8;
 /// So many frames of a stack are shown.
 const FRAMES: usize = 5;
+/// More of a route's name is not shown.
+const MAX_NAME: usize = 70;
 
 /// A diff as text.
 pub fn render(diff: &Diff, options: TextOptions) -> String {
@@ -417,6 +419,18 @@ fn explained(page: &mut Page, explanation: &Explanation, mark: bool) {
             }
         }
     }
+    if !explanation.routes.is_empty() {
+        page.gap();
+        let strong = (Style::Strong, "the same by route");
+        let what = (Style::Dim, " (of slow requests, for each request of all)");
+        page.paragraph("", "  ", &[strong, what]);
+        for route in &explanation.routes {
+            let name = page.cut(&route.name, MAX_NAME);
+            let said = format!("  {name}: {}", route_said(route));
+            let (ns, told_apart) = (route.ns(), route.told_apart);
+            changed(page, "  ", ns, &said, told_apart, mark);
+        }
+    }
     if !explanation.functions.is_empty() {
         page.gap();
         page.paragraph(
@@ -457,25 +471,46 @@ pub fn place_name(place: &Shift) -> String {
     }
 }
 
+/// `1.20 ms before, 13 ms after (their p99 20 ms → 300 ms)`.
+pub fn route_said(route: &RouteShift) -> String {
+    let [base, head] = [route.base_ns, route.head_ns].map(|ns| match ns > 0.0 {
+        true => mean_duration(ns),
+        false => "no slow one".to_owned(),
+    });
+    let p99 = match (route.base_p99_ns, route.head_p99_ns) {
+        (Some(base), Some(head)) => {
+            format!("{} → {}", mean_duration(base), mean_duration(head))
+        }
+        (Some(p99), None) | (None, Some(p99)) => mean_duration(p99),
+        (None, None) => return format!("{base} before, {head} after"),
+    };
+    format!("{base} before, {head} after (their p99 {p99})")
+}
+
 fn shift(page: &mut Page, indent: &str, name: &str, shift: &Shift, mark: bool) {
-    let sign = if shift.ns() < 0.0 { "-" } else { "+" };
-    let change = format!("{sign}{}", mean_duration(shift.ns().abs()));
-    let style = match (shift.told_apart, shift.ns() > 0.0) {
+    let said = format!(
+        "  {name}: {} before, {} after",
+        mean_duration(shift.base_ns),
+        mean_duration(shift.head_ns)
+    );
+    changed(page, indent, shift.ns(), &said, shift.told_apart, mark);
+}
+
+/// By how much something changed, and what is said of it. `mark`: whether to say of what chance
+/// would make that it is.
+fn changed(page: &mut Page, indent: &str, ns: f64, said: &str, told_apart: bool, mark: bool) {
+    let sign = if ns < 0.0 { "-" } else { "+" };
+    let change = format!("{sign}{}", mean_duration(ns.abs()));
+    let style = match (told_apart, ns > 0.0) {
         (false, _) => Style::Plain,
         (true, true) => Style::Bad,
         (true, false) => Style::Good,
     };
-    let rest = format!(
-        "  {}: {} before, {} after{}",
-        name,
-        mean_duration(shift.base_ns),
-        mean_duration(shift.head_ns),
-        if shift.told_apart || !mark {
-            ""
-        } else {
-            " (not significant)"
-        }
-    );
+    let mark = match told_apart || !mark {
+        true => "",
+        false => " (not significant)",
+    };
+    let rest = format!("{said}{mark}");
     page.paragraph(
         indent,
         &format!("{indent}    "),

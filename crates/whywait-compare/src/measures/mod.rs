@@ -13,7 +13,7 @@ mod names;
 mod paths;
 mod requests;
 mod rings;
-mod routes;
+pub(crate) mod routes;
 mod spinning;
 mod waits;
 
@@ -47,6 +47,8 @@ pub enum Group {
     Path,
     /// Waits on slow requests' critical paths, by what was waited for.
     Wait,
+    /// The time of slow requests, by what they are called, for each request of all.
+    Route,
     /// CPU time, by thread role and function.
     Function,
 }
@@ -173,6 +175,8 @@ pub struct Run {
     pub missing: Vec<String>,
     /// Whether requests could not be told apart: nothing of them is measured.
     pub untold: bool,
+    /// Whether slow requests have names, if there are any.
+    pub has_routes: bool,
 }
 
 /// Who adds measures.

@@ -4,6 +4,8 @@ use crate::common::{HEALTHY, Server, run_of, side};
 use whywait_compare::changes::Trend;
 use whywait_compare::diff::{FindingStatus, Overall};
 use whywait_compare::{ChangeOptions, Diff, Run, Side, json, text};
+use whywait_events::NameKind::Route;
+use whywait_model::script::Script;
 use whywait_report::text::TextOptions;
 use whywait_words::Charset;
 
@@ -209,4 +211,57 @@ fn the_text_says_it_in_its_first_line() {
     assert!(first.starts_with("worse: "), "{text}");
     assert!(text.contains("app::handle::render"), "{text}");
     assert!(text.contains("Westfall"), "{text}");
+}
+
+/// A side whose requests have names: of 20, one in four is of the second route, if there is one.
+fn with_routes(name: &str, server: Server, routes: [&str; 2]) -> Side {
+    let first = name.len() as u64 * 100;
+    let named = |script: &mut Script| {
+        script.counter("names.not-known", 0);
+        for socket in 1..=20 {
+            script.name((socket, 1), Route, routes[usize::from(socket % 4 == 0)]);
+        }
+    };
+    let runs = (0..5).map(|n| run_of(server, first + n, n % 3, named));
+    Side {
+        name: name.to_owned(),
+        runs: runs.collect(),
+    }
+}
+
+#[test]
+fn a_new_route_and_a_slower_one_are_named() {
+    let base = with_routes("base", HEALTHY, ["GET /a", "GET /a"]);
+    let slower = Server {
+        compute_ms: 200,
+        ..HEALTHY
+    };
+    let head = with_routes("head!", slower, ["GET /a", "GET /new\x1b[2J"]);
+    let diff = diff(&base, &head);
+    let explanation = diff.explanation.as_ref().expect("there are requests");
+    let [new, slower] = &explanation.routes[..] else {
+        panic!("two routes: {:?}", explanation.routes);
+    };
+    // 5 of 20 requests, of 251 ms each; and the other 15, instead of 20 of 151 ms.
+    assert!((new.ns() - 62.8e6).abs() < 1e6, "{new:?}");
+    assert_eq!((new.base_ns, new.base_p99_ns), (0.0, None));
+    assert!((slower.ns() - 37.3e6).abs() < 1e6, "{slower:?}");
+    assert!(new.told_apart && slower.told_apart);
+    let text = text::render(&diff, TextOptions::default());
+    assert!(text.contains("the same by route"), "{text}");
+    assert!(text.contains("no slow one before, 62.8 ms after"), "{text}");
+    let p99 = "(their p99 151 ms → 251 ms)";
+    assert!(text.replace("\n      ", " ").contains(p99), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn routes_are_not_compared_where_a_side_has_no_names() {
+    let base = side("base", HEALTHY, 5);
+    let head = with_routes("head!", HEALTHY, ["GET /a", "GET /b"]);
+    let diff = diff(&base, &head);
+    let explanation = diff.explanation.as_ref().expect("there are requests");
+    assert!(explanation.routes.is_empty());
+    let said = "5 of 10 runs have names of requests";
+    assert!(diff.notes.iter().any(|note| note.contains(said)));
 }

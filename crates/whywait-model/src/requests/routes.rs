@@ -60,10 +60,15 @@ impl<'m> RequestRef<'m> {
 }
 
 impl Model {
+    /// Whether names were asked for when it was recorded.
+    pub fn asked_for_names(&self) -> bool {
+        // The counter is there where they were.
+        !self.given_names.are_none() || self.counters.contains_key(NOT_KNOWN)
+    }
+
     /// The requests by what they are called; `None`: no names were asked for, or there are none.
     pub fn routes(&self) -> Option<Routes> {
-        // The counter is there where names were asked for.
-        if self.given_names.are_none() && !self.counters.contains_key(NOT_KNOWN) {
+        if !self.asked_for_names() {
             return None;
         }
         let mut routes = Routes::default();

@@ -44,7 +44,7 @@ fn body(diff: &Diff, first: &str) -> Markup {
             }
             (measures(diff))
             (findings(diff))
-            @if let Some(explanation) = &diff.explanation { (explained(explanation)) }
+            @if let Some(explanation) = &diff.explanation { (explained(explanation, diff.verdict != Overall::TooFewRuns)) }
             section id="test" {
                 h2 { "How this was tested" }
                 p { (text::how(diff)) }
@@ -259,7 +259,7 @@ fn findings(diff: &Diff) -> Markup {
     }
 }
 
-fn explained(explanation: &Explanation) -> Markup {
+fn explained(explanation: &Explanation, mark: bool) -> Markup {
     html! {
         @if let (Some(base_ns), Some(head_ns), false) =
             (explanation.base_ns, explanation.head_ns, explanation.parts.is_empty()) {
@@ -273,6 +273,21 @@ fn explained(explanation: &Explanation) -> Markup {
                     words::name_of(&part.part).to_owned()
                 }))
                 (places(&explanation.parts))
+            }
+        }
+        @if !explanation.routes.is_empty() {
+            section id="routes" {
+                h2 { "The same by route" }
+                p class="hint" { "Of slow requests, for each request of all" }
+                ul {
+                    @for route in &explanation.routes {
+                        li {
+                            (whole(&route.name)) " " strong { (signed(route.ns())) } ": "
+                            (text::route_said(route))
+                            @if mark && !route.told_apart { " (not significant)" }
+                        }
+                    }
+                }
             }
         }
         @if !explanation.functions.is_empty() {
@@ -308,7 +323,7 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
                 } @else {
                     (label(left - 10.0, y + 20.0, "end", &called))
                 }
-                @let after = format!("{} ({})", mean_duration(shift.head_ns), signed(shift));
+                @let after = format!("{} ({})", mean_duration(shift.head_ns), signed(shift.ns()));
                 @for (ns, paint, y, said) in [
                     (shift.base_ns, BASE, y, mean_duration(shift.base_ns)),
                     (shift.head_ns, HEAD, y + 16.0, after),
@@ -326,9 +341,9 @@ fn pairs(id: &str, shifts: &[Shift], called: impl Fn(&Shift) -> String) -> Marku
 }
 
 /// By how much it changed: `+28.4 ms`.
-fn signed(shift: &Shift) -> String {
-    let sign = if shift.ns() < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", mean_duration(shift.ns().abs()))
+fn signed(ns: f64) -> String {
+    let sign = if ns < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", mean_duration(ns.abs()))
 }
 
 fn places(parts: &[Shift]) -> Markup {
@@ -337,7 +352,7 @@ fn places(parts: &[Shift]) -> Markup {
             @for part in parts {
                 @for place in &part.places {
                     li {
-                        (words::name_of(&part.part)) " " strong { (signed(place)) } ": "
+                        (words::name_of(&part.part)) " " strong { (signed(place.ns())) } ": "
                         (whole(&text::place_name(place))) ", " (mean_duration(place.base_ns))
                         " before, " (mean_duration(place.head_ns)) " after"
                     }
