@@ -45,6 +45,7 @@ mod ruby;
 mod runtimes;
 mod sleep;
 mod symbolise;
+mod unread;
 mod unwind;
 mod v8;
 
@@ -56,4 +57,5 @@ pub use perf_map::thread_id as own_id;
 pub use python::{CoroutineTask, Coroutines, TaskLocks, TaskPlace};
 pub use runtimes::Runtimes;
 pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
+pub use unread::UnreadRuntime;
 pub use unwind::{RunningThread, Unwinder, Unwound};

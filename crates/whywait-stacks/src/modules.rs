@@ -20,6 +20,7 @@ use crate::elf::{Elf, ReadAt, Segment};
 use crate::go::GoTable;
 use crate::interner::Interner;
 use crate::maps::{MappedSource, Mapping};
+use crate::unread::UnreadRuntime;
 use crate::v8::{Constants, EXPORTED, MAX_EXPORTED, V8Image};
 
 /// What is known of an ELF file.
@@ -134,8 +135,8 @@ pub(crate) struct Modules {
     unnamed_jit: Option<Frame>,
     /// Files of interpreters and virtual machines that are read.
     runtimes: BTreeSet<u32>,
-    /// Some of that code was of a runtime that whywait does not read.
-    lacks_map: bool,
+    /// Those that whywait does not read, and that have such code.
+    unread: BTreeSet<UnreadRuntime>,
     /// Names that must be taken while the process lives.
     pub(crate) symbols: Interner,
     /// For all that is kept of the target.
@@ -157,7 +158,7 @@ impl Default for Modules {
             unreadable: BTreeSet::new(),
             unnamed_jit: None,
             runtimes: BTreeSet::new(),
-            lacks_map: false,
+            unread: BTreeSet::new(),
             symbols: Interner::new(&budget),
             budget,
             read: 0,
@@ -300,13 +301,13 @@ impl Modules {
     }
 
     /// There was just-in-time compiled code without a name, of a runtime that is not read.
-    pub(crate) fn note_lack_of_map(&mut self) {
-        self.lacks_map = true;
+    pub(crate) fn note_unread(&mut self, runtime: UnreadRuntime) {
+        self.unread.insert(runtime);
     }
 
-    /// Whether there was.
-    pub(crate) fn lacks_map(&self) -> bool {
-        self.lacks_map
+    /// Those of which there was.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = UnreadRuntime> {
+        self.unread.iter().copied()
     }
 
     /// The image of the vDSO, from a copy of its bytes.

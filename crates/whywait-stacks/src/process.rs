@@ -25,6 +25,7 @@ use crate::managed::{HOTSPOT, Managed, ManagedFrames, ManagedPlace};
 use crate::maps::{self, MappedSource, Mapping, Mappings};
 use crate::modules::{Image, Modules, file_path};
 use crate::perf_map::PerfMap;
+use crate::unread::UnreadRuntime;
 use crate::v8::{V8, V8Code, V8Image};
 
 /// How to leave the frame at an address.
@@ -65,6 +66,20 @@ struct Mapped {
     mapping: Mapping,
     /// `None`: not looked at yet.
     image: Option<Option<(Arc<Image>, u64)>>,
+}
+
+impl Mapped {
+    /// Whether its code was made while the program ran. A runtime that maps it twice, once to write
+    /// it, has it in a file of memory (Erlang's, .NET's); a program may be started from one, too.
+    fn is_made(&self) -> bool {
+        match &self.mapping.source {
+            MappedSource::Anonymous => true,
+            MappedSource::File(path) => {
+                path.starts_with(b"/memfd:") && matches!(self.image, Some(None))
+            }
+            MappedSource::Vdso => false,
+        }
+    }
 }
 
 /// A process.
@@ -331,7 +346,7 @@ impl Process {
     /// The frame of code in no file: a just-in-time compiler's, by the name its map gives, or just
     /// by where it is.
     fn unnamed(&mut self, index: usize, address: u64, modules: &mut Modules) -> Frame {
-        if self.mapped[index].mapping.source != MappedSource::Anonymous {
+        if !self.mapped[index].is_made() {
             if let Some(path) = file_path(&self.mapped[index].mapping) {
                 modules.note_unreadable(path);
             }
@@ -470,6 +485,12 @@ impl Process {
         matches!(self.managed, Managed::HotSpot(_) | Managed::V8(_))
     }
 
+    /// Which runtime it has, of those that are not read.
+    pub(crate) fn unread_runtime(&self) -> UnreadRuntime {
+        let mapped = self.mapped.iter();
+        UnreadRuntime::of(mapped.filter_map(|mapped| file_path(&mapped.mapping)))
+    }
+
     /// Whether what a stack refers to may soon be elsewhere.
     pub(crate) fn moves_objects(&self) -> bool {
         matches!(self.managed, Managed::V8(_))
@@ -576,7 +597,7 @@ impl Process {
     pub(crate) fn compiled_code(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.mapped
             .iter()
-            .filter(|m| m.mapping.source == MappedSource::Anonymous)
+            .filter(|m| m.is_made())
             .map(|m| m.mapping.range.clone())
     }
 
@@ -650,11 +671,10 @@ fn v8_code(mapped: &[Mapped], address: u64) -> V8Code {
     let Some(index) = find_in(mapped, address) else {
         return V8Code::Other;
     };
-    let Mapped { mapping, image } = &mapped[index];
-    if mapping.source == MappedSource::Anonymous {
+    if mapped[index].is_made() {
         return V8Code::Compiled;
     }
-    let Some(Some((image, bias))) = image else {
+    let Some(Some((image, bias))) = &mapped[index].image else {
         return V8Code::Other;
     };
     let svma = address.wrapping_sub(*bias);

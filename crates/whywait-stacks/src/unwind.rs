@@ -25,6 +25,7 @@ use crate::modules::Modules;
 use crate::process::{CodeAddress, FrameExit, Process};
 use crate::python::{self, CoroutineTask, Coroutines, TaskPlace};
 use crate::sleep::{Sleep, Sleeper};
+use crate::unread::UnreadRuntime;
 
 /// A thread's stack, unwound.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -298,13 +299,13 @@ impl Unwinder {
 
     /// Notes if code on the walk has no name, and the process's runtime is not read.
     fn note_lack_of_map(&mut self, tgid: u32) {
-        let is_read = || {
-            let process = self.processes.get(&tgid);
-            self.interpreters.reads(tgid) || process.is_some_and(Process::reads_managed)
-        };
+        let process = self.processes.get(&tgid);
+        let is_read =
+            || self.interpreters.reads(tgid) || process.is_some_and(Process::reads_managed);
         let mut walk = self.walk.iter();
         if walk.any(|walked| self.modules.is_unnamed(walked.frame)) && !is_read() {
-            self.modules.note_lack_of_map();
+            let runtime = process.map_or(UnreadRuntime::Other, Process::unread_runtime);
+            self.modules.note_unread(runtime);
         }
     }
 
@@ -361,9 +362,9 @@ impl Unwinder {
         self.modules.unreadable()
     }
 
-    /// Whether just-in-time compiled code had no name in a perf map, of a runtime that is not read.
-    pub fn lacks_map(&self) -> bool {
-        self.modules.lacks_map()
+    /// Runtimes that are not read, and of whose code some had no name in a perf map.
+    pub fn unread_runtimes(&self) -> impl Iterator<Item = UnreadRuntime> {
+        self.modules.unread()
     }
 
     /// Whether a module is the file of an interpreter or a virtual machine that is read: what its

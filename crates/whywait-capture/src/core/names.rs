@@ -2,7 +2,7 @@
 
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Module, ModuleKind};
-use whywait_stacks::{Symboliser, Unnamed, WhyUnnamed};
+use whywait_stacks::{Symboliser, Unnamed, UnreadRuntime, WhyUnnamed};
 
 use super::limits;
 use super::output::Output;
@@ -35,9 +35,7 @@ pub(crate) fn name_frames(
     let lacking = symboliser.unnamed().iter();
     let lacking = lacking.filter(|it| !unwinder.is_runtime(it.module));
     notes.extend(unnamed(output.modules(), lacking, of_files));
-    if unwinder.lacks_map() {
-        notes.push(JIT.to_owned());
-    }
+    notes.extend(unwinder.unread_runtimes().map(compiled));
     if unwinder.hides_kernel() {
         notes.push(limits::NO_KERNEL_NAMES.to_owned());
     }
@@ -53,9 +51,10 @@ pub(crate) fn name_frames(
     Ok(notes)
 }
 
-const JIT: &str = "functions that were compiled at run time have no names (`[jit]`): have the \
-                   program write /tmp/perf-PID.map before it is watched (node --perf-basic-prof; \
-                   jcmd PID Compiler.perfmap)";
+fn compiled(runtime: UnreadRuntime) -> String {
+    let how = runtime.how();
+    format!("functions that were compiled at run time have no names (`[jit]`): {how}")
+}
 
 const NOT_KEPT: &str = "unwind tables, mappings and names of the target took more memory than \
                         whywait allows itself: some stacks are cut short or lack names";
