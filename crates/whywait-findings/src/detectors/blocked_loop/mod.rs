@@ -45,8 +45,8 @@ use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, RequestName, Saving, Severity};
 use crate::numbers::{
-    AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, ERROR_NS, FINDINGS_OF_A_KIND,
-    MOST, OUTLIER_NS, SLOW_NS, Share, WARNING_NS,
+    AWAY_OF_INTERVAL, AWAY_RAN, AWAY_SLACK_NS, AWAY_WORTH_A_NOTE, CROWDED_RARE, ERROR_NS,
+    FINDINGS_OF_A_KIND, MOST, OUTLIER_NS, RARE_OF_SLOW, SLOW_NS, Share, WARNING_NS,
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
@@ -156,7 +156,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .flat_map(|functions| {
             let found = functions
                 .iter()
-                .filter_map(|(function, loops)| finding(model, function, loops));
+                .filter_map(|(function, loops)| finding(facts, function, loops));
             let mut findings: Vec<Finding> = found.collect();
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
             findings.truncate(*FINDINGS_OF_A_KIND);
@@ -398,7 +398,8 @@ fn victims<'a>(aways: &[Away], requests: &[Asked<'a>]) -> Vec<DelayedRequest<'a>
 }
 
 /// What is to be said of loops that were away for the same reason.
-fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Finding> {
+fn finding(facts: &Facts<'_>, function: &str, loops: &[Blocked<'_>]) -> Option<Finding> {
+    let (model, slow_ns) = (facts.model, facts.slow().total_ns);
     let longest_of = |one: &Blocked<'_>| one.reason.longest().map_or(0, |away| away.away_ns);
     let Blocked {
         pool,
@@ -426,10 +427,18 @@ fn finding(model: &Model, function: &str, loops: &[Blocked<'_>]) -> Option<Findi
     let times: usize = loops.iter().map(|one| one.reason.aways.len()).sum();
     let worth_ns = AWAY_WORTH_A_NOTE.of(model.time_of_requests_ns());
     // What is rare is worth a word only if it made a request take long.
+    let made_one_slow = worst_ns >= *OUTLIER_NS;
     let severity = match severity {
-        Severity::Warning if of_others_ns < worth_ns && worst_ns < *OUTLIER_NS => Severity::Note,
+        Severity::Warning if of_others_ns < worth_ns && !made_one_slow => Severity::Note,
         severity => severity,
     };
+    // What was so once need not have been the loop's own doing: its machine may have been stopped.
+    let late = loops.iter().map(|one| one.saved.len()).sum::<usize>() as u64;
+    let accident = Share::new(of_others_ns, slow_ns).is_below(*RARE_OF_SLOW)
+        && !Share::new(late, model.requests_count()).exceeds(*CROWDED_RARE);
+    if times == 1 && accident && !made_one_slow {
+        return None;
+    }
     let once = times == 1 && function == slow_paths::COMPILED;
     if severity == Severity::Note && (once || of_others_ns < worth_ns) {
         return None;

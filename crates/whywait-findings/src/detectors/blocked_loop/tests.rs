@@ -363,6 +363,29 @@ fn what_is_rare_is_said_if_it_made_a_request_take_long() {
 }
 
 #[test]
+fn what_was_so_once_among_many_slow_requests_is_an_accident() {
+    let absences = |times: u64| {
+        let (mut script, handler, _) = server();
+        // Others take their time for another reason.
+        for n in 0..60 {
+            let request = script.request(100 + n).epoll(EPOLL).ready(1_000);
+            request.read(1_000, 1).answered(1_050, 1);
+        }
+        for n in 0..times {
+            let at = 2_000 + n * 100;
+            script.sleeps(1, handler, at, at + 40);
+            let request = script.request(2 + n).epoll(EPOLL).ready(at + 1);
+            request.read(at + 40, 1).answered(at + 41, 1);
+        }
+        script.ends(3_000);
+        let found = detect(&Facts::of(&script.model()));
+        found.first().map(|finding| finding.severity)
+    };
+    assert_eq!(absences(1), None);
+    assert_eq!(absences(2), Some(Severity::Warning));
+}
+
+#[test]
 fn a_short_absence_beside_much_work_is_not_worth_a_remark() {
     let (mut script, handler, _) = server();
     script.sleeps(1, handler, 31, 51);
