@@ -286,7 +286,11 @@ fn common_name(model: &Model, tids: &BTreeSet<u32>) -> String {
         return first.to_owned();
     }
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '#' | ':');
-    format!("{}*", common.trim_end_matches(is_number))
+    match common.trim_end_matches(is_number) {
+        // `1_scheduler`, `2_scheduler`.
+        "" => format!("{first} …"),
+        common => format!("{common}*"),
+    }
 }
 
 /// Names the processes in a finding's subject: the one of thread `tid`, if there is one to name,

@@ -13,7 +13,8 @@
 //! Or workers, which each serve one request at a time ([`crew`]), are awake for most of the time in
 //! which requests lie unread. Or there are more workers than CPUs, and who has a request has no CPU
 //! for the others' work ([`cpus`]). Or goroutines are ready to run, and no thread takes them
-//! ([`of_tasks`]).
+//! ([`of_tasks`]). Or threads that compute all the time have several requests in hand, and these
+//! seem to be on a CPU for longer than the threads were ([`of_process`]).
 //!
 //! **Cost.** The loop is replayed without the time that its samples were in the function; without a
 //! function, without all of it. What then follows is earlier, until the loop has nothing to do.
@@ -27,6 +28,7 @@
 
 pub(crate) mod cpus;
 mod crew;
+mod of_process;
 mod of_tasks;
 
 use std::iter::once;
@@ -68,11 +70,15 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let pools = facts.model.pools.iter();
     let loops = pools.filter_map(|pool| of_pool(facts, pool));
-    loops
+    let mut found: Vec<Finding> = loops
         .chain(crew::findings(facts))
         .chain(cpus::finding(facts))
         .chain(of_tasks::findings(facts))
-        .collect()
+        .collect();
+    if found.is_empty() {
+        found.extend(of_process::findings(facts));
+    }
+    found
 }
 
 /// A loop, and the requests that it serves in the order of their answers.

@@ -1,4 +1,4 @@
-use whywait_events::Cpu;
+use whywait_events::{Cpu, Part};
 use whywait_model::script::{Script, TGID};
 
 use super::*;
@@ -180,4 +180,49 @@ fn what_queues_in_a_burst_is_a_note() {
         assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
         assert!(findings[0].title.contains(" % of it all)"), "{findings:#?}");
     }
+}
+
+/// Threads 1 and 2 of a runtime that has tasks of its own: each has eight requests in hand at a
+/// time, each of which takes 80 ms.
+fn tasks(on_cpu_ms: u64) -> Script {
+    let mut script = Script::new();
+    let merge = script.stack(&["main", "app_merge"]);
+    for tid in [1, 2] {
+        script.thread(tid, &format!("{tid}_scheduler"));
+        script.sampled(tid, merge, 10, 310);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid,
+            on_cpu_ns: on_cpu_ms * MS,
+            ..Cpu::default()
+        });
+        for n in 0..100 {
+            let ready = 10 + n * 10;
+            script
+                .request(u64::from(tid) * 1000 + n)
+                .ready(ready)
+                .read(ready, tid)
+                .spent(Part::OnCpu, 80)
+                .answered(ready + 80, tid);
+        }
+    }
+    script.ends(1_100);
+    script
+}
+
+#[test]
+fn threads_that_have_several_requests_in_hand_and_compute_all_the_time_are_busy() {
+    let findings = detect(&Facts::of(&tasks(1_060).model()));
+    let [finding] = &findings[..] else {
+        panic!("one finding: {findings:#?}");
+    };
+    assert_eq!(
+        finding.title,
+        "2 threads 1_scheduler … of ? compute 99.1 % of the time: app_merge takes 100 % of it; \
+         up to 16 requests are in hand at a time"
+    );
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.saving.at_most_ns, 200 * 80 * MS);
+    // What they read takes its time elsewhere.
+    assert_eq!(detect(&Facts::of(&tasks(600).model())), []);
 }
