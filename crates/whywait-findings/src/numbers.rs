@@ -209,6 +209,8 @@ numbers! {
         WORKERS_MIN_GAPS: usize = 20;
         /// A wait that is off by less of the first one, or a multiple of it, is in step with it.
         STEP_OFF: Share = Share::percent(25);
+        /// What differs by more than so much of a step differs as the sum of many.
+        ADDED_UP: Share = Share::percent(150);
         /// A wait that takes more of the median, or of the first one, is out of step.
         STEP_LONGER: Share = Share::percent(150);
         /// A wait that takes less of the median is out of step.

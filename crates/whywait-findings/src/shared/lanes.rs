@@ -9,8 +9,9 @@
 //! - **In step.** Answers follow each other after the same time, and a request takes as many of
 //!   these steps as there are requests before it. That holds for those that came when few were
 //!   inside as well: what takes a time of its own takes as long however many are there. Where
-//!   requests come in the same step all the time it does not show which follows from which, and
-//!   nothing is said.
+//!   requests come in the same step all the time it shows which follows from which only if each
+//!   comes right after an answer, as from clients that wait for theirs, and answers are more even
+//!   than what requests take (see [`as_steps_add_up`]). Else nothing is said.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ use whywait_model::{Model, RequestRef, Thread};
 
 use crate::facts::Facts;
 use crate::numbers::{
-    IN_STEP, IN_STEP_MIN_GAPS, LANE_WINDOW, MIN_REQUESTS, MOST, MUCH, NEARLY_ALL, SLOW_NS,
-    STEP_OFF, Share,
+    ADDED_UP, IN_STEP, IN_STEP_MIN_GAPS, LANE_WINDOW, MIN_REQUESTS, MOST, MUCH, NEARLY_ALL,
+    SLOW_NS, STEP_OFF, Share,
 };
 use crate::shared::intervals::{Covered, Interval, even_ns, in_step_ns, merged, sum};
 
@@ -65,8 +66,9 @@ pub(crate) struct OneComputes<'m> {
 pub(crate) struct InStep {
     pub(crate) step_ns: u64,
     /// What requests took that came when at most half as many were inside as at most, and the
-    /// others: how many were inside and what they took, middle ones.
-    pub(crate) few: (usize, u64),
+    /// others: how many were inside and what they took, middle ones. `few` is `None` where as many
+    /// are inside all the time.
+    pub(crate) few: Option<(usize, u64)>,
     pub(crate) many: (usize, u64),
 }
 
@@ -293,14 +295,14 @@ impl InStep {
         let step_ns = even_ns(waited.map(|one| one.step_ns).collect())?;
         let most = requests.iter().map(|one| one.place).max()?;
         let (few, many): (Vec<_>, Vec<_>) = requests.iter().partition(|one| one.place * 2 <= most);
-        let in_step = [&few, &many].iter().all(|some| take_steps(some, step_ns));
-        (in_step
-            && !come_in_step(requests, step_ns)
+        let few_too = take_steps(&few, step_ns) && !come_in_step(requests, step_ns);
+        (take_steps(&many, step_ns)
+            && (few_too || come_after_answers(&many, requests, step_ns))
             && !sleeps_otherwise(requests)
             && !works_meanwhile(facts, tgid, requests))
         .then(|| Self {
             step_ns,
-            few: middle(&few),
+            few: few_too.then(|| middle(&few)),
             many: middle(&many),
         })
     }
@@ -324,6 +326,50 @@ fn come_in_step(requests: &[Passing<'_>], step_ns: u64) -> bool {
     let mut came: Vec<Ns> = requests.iter().map(|one| inside(one.request).0).collect();
     came.sort_unstable();
     in_step_ns(&came).is_some_and(|ns| ns.abs_diff(step_ns) <= STEP_OFF.of(step_ns))
+}
+
+/// Whether requests come right after answers, and take what the steps before them add up to.
+fn come_after_answers(many: &[&Passing<'_>], all: &[Passing<'_>], step_ns: u64) -> bool {
+    let answers: Vec<Ns> = all.iter().map(|one| inside(one.request).1).collect();
+    let follows = many.iter().filter(|one| {
+        let came_ns = inside(one.request).0;
+        let before = answers.partition_point(|ns| *ns <= came_ns);
+        before
+            .checked_sub(1)
+            .is_some_and(|at| came_ns - answers[at] <= STEP_OFF.of(step_ns))
+    });
+    Share::counted(follows.count(), many.len()).is_at_least(*IN_STEP) && as_steps_add_up(many)
+}
+
+/// Whether what requests take differs as sums of steps do. `s` is by how much a step differs, or
+/// what one request takes of its own, and `n` how many are inside:
+///
+/// - One at a time, from one answer to the next is a step: that differs by `s`. A request takes `n`
+///   of them, and the one that is answered `n` later has none in common with it: the two differ by
+///   `sqrt(2 n) s`, at least twice as much.
+/// - Side by side, an answer comes when its own time is over, and the one before when that of
+///   another is: from one to the next it differs by `sqrt(2) s`, and so do two requests. What
+///   changes slowly does not show in requests that are so near.
+fn as_steps_add_up(many: &[&Passing<'_>]) -> bool {
+    let took: Vec<u64> = many
+        .iter()
+        .map(|one| {
+            let (from_ns, until_ns) = inside(one.request);
+            until_ns - from_ns
+        })
+        .collect();
+    let (place, _) = middle(many);
+    let two = took.iter().zip(took.iter().skip(place.max(1)));
+    let differ = two.map(|(one, later)| one.abs_diff(*later)).collect();
+    let steps: Vec<u64> = many.iter().map(|one| one.step_ns).collect();
+    let step_ns = median(steps.clone());
+    let off = steps.into_iter().map(|ns| ns.abs_diff(step_ns)).collect();
+    median(differ) > ADDED_UP.of(median(off))
+}
+
+fn median(mut each: Vec<u64>) -> u64 {
+    each.sort_unstable();
+    each.get(each.len() / 2).copied().unwrap_or(0)
 }
 
 /// Whether much of the time in which requests are inside is somebody's work that shows: a thread of

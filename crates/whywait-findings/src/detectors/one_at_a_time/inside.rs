@@ -89,11 +89,12 @@ fn seen(facts: &Facts<'_>, shape: &LaneShape<'_>) -> Evidence {
             *step_ns,
             format!(
                 "answers follow each other after {}, and requests take as many such steps as there \
-                 are requests before them: {} with {} inside, {} with {} (medians); what they wait \
-                 for is neither a CPU nor a disk, a lock of threads or a call",
+                 are requests before them: {}{} with {} inside (median); what they wait for is \
+                 neither a CPU nor a disk, a lock of threads or a call",
                 duration(*step_ns),
-                duration(few.1),
-                few.0,
+                few.map_or_else(String::new, |(inside, ns)| {
+                    format!("{} with {inside} inside, ", duration(ns))
+                }),
                 duration(many.1),
                 many.0,
             ),

@@ -68,6 +68,40 @@ fn in_step_with_who_asks_shows_nothing() {
     assert_eq!(found(&loop_answers(slower)), []);
 }
 
+/// Numbers below 5 that follow no rule.
+fn jitter() -> impl FnMut() -> u64 {
+    let mut state = 12_345_u64;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % 5
+    }
+}
+
+/// Eight clients, each of which comes again as soon as it has its answer.
+#[test]
+fn who_comes_after_an_answer_waits_for_others_if_the_steps_add_up() {
+    let mut jitter = jitter();
+    // One at a time: each takes 18 to 22 ms.
+    let mut answers = vec![10; 8];
+    for n in 8..200 {
+        answers.push(answers[n - 1] + 18 + jitter());
+    }
+    let one_at_a_time = (8..200).map(|n| (answers[n - 8], answers[n]));
+    let findings = found(&loop_answers(one_at_a_time));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let seen = &findings[0].evidence[1].text;
+    assert!(seen.contains(" with 8 inside (median)"), "{seen}");
+    // Side by side: each takes 158 to 162 ms.
+    let mut answers: Vec<u64> = (0..8).map(|n| 10 + n * 20).collect();
+    for n in 8..200 {
+        answers.push(answers[n - 8] + 158 + jitter());
+    }
+    let side_by_side = (8..120).map(|n| (answers[n - 8], answers[n]));
+    assert_eq!(found(&loop_answers(side_by_side)), []);
+}
+
 #[test]
 fn a_loop_that_computes_meanwhile_is_another_findings() {
     let mut script = loop_answers(six_at_once(|place| place * 20));
