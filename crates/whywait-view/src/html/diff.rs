@@ -44,7 +44,9 @@ fn body(diff: &Diff, first: &str) -> Markup {
             }
             (measures(diff))
             (findings(diff))
-            @if let Some(explanation) = &diff.explanation { (explained(explanation, diff.verdict != Overall::TooFewRuns)) }
+            @if let Some(explanation) = &diff.explanation {
+                (explained(explanation, diff.verdict != Overall::TooFewRuns))
+            }
             section id="test" {
                 h2 { "How this was tested" }
                 p { (text::how(diff)) }

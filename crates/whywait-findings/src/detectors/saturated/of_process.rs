@@ -129,23 +129,32 @@ fn finding(
         )
         .cause(cause)
         .fix(
-            "make that work cheaper or rarer (a cache, an index), or have it done on more CPUs at a \
-             time: where one task of the runtime does it for all others, by more of them",
+            "make that work cheaper or rarer (a cache, an index), or have it done on more CPUs at \
+             a time: where one task of the runtime does it for all others, by more of them",
         );
     let first = tids.first().copied();
     Some(slow_paths::about_processes(model, finding, first, tids))
 }
 
-/// The threads of a process that compute for nearly all of this time, or could, and how long they
-/// were on a CPU.
+/// The threads of a process that compute for nearly all of this time, or could, taken together, and
+/// how long each was on a CPU.
 fn busy_threads(model: &Model, tgid: u32, under_way_ns: u64) -> BTreeMap<u32, u64> {
     let used = model.cpu.threads.iter();
     let of_process = used.filter(|((of, _), _)| *of == tgid);
-    let busy = of_process.filter(|(_, used)| {
+    let each = of_process.map(|((_, tid), used)| {
         let busy_ns = used.on_cpu_ns.saturating_add(used.runnable_ns);
-        Share::new(busy_ns, under_way_ns).is_at_least(*NEARLY_ALL)
-            && Share::new(used.on_cpu_ns, busy_ns).is_at_least(*MOST)
+        (busy_ns.min(under_way_ns), used.on_cpu_ns, *tid)
     });
-    busy.map(|((_, tid), used)| (*tid, used.on_cpu_ns.min(under_way_ns)))
+    let honest =
+        each.filter(|(busy_ns, on_cpu_ns, _)| Share::new(*on_cpu_ns, *busy_ns).is_at_least(*MOST));
+    let mut threads: Vec<(u64, u64, u32)> = honest.collect();
+    threads.sort_by_key(|(busy_ns, _, tid)| (std::cmp::Reverse(*busy_ns), *tid));
+    let (mut busy_ns, mut all_ns) = (0_u64, 0_u64);
+    let busy = threads.into_iter().take_while(|(ns, ..)| {
+        busy_ns = busy_ns.saturating_add(*ns);
+        all_ns = all_ns.saturating_add(under_way_ns);
+        Share::new(busy_ns, all_ns).is_at_least(*NEARLY_ALL)
+    });
+    busy.map(|(_, on_cpu_ns, tid)| (tid, on_cpu_ns.min(under_way_ns)))
         .collect()
 }
