@@ -274,14 +274,17 @@ fn load_both(
             program.set_autoload(is_chosen);
         }
     };
-    let name = open.open_object().name().unwrap_or_default();
+    let first = open.open_object();
+    let programs = first.progs().filter(|program| {
+        let section = program.section().to_string_lossy();
+        is_chosen(&program.name().to_string_lossy(), &section)
+    });
+    // An object that is open has those of its maps: these are the second one's.
+    limits::take_descriptors(programs.count(), first.maps().count())?;
+    let name = first.name().unwrap_or_default();
     let mut second = beside::open(data, &name.to_string_lossy()).map_err(error)?;
     choose(open.open_object_mut(), false);
     choose(&mut second, true);
-    let objects = [open.open_object(), &second];
-    let programs = objects.iter().flat_map(|object| object.progs());
-    let programs = programs.filter(|program| program.autoload()).count();
-    limits::take_descriptors(programs)?;
     beside::make_maps(open.open_object_mut()).map_err(error)?;
     beside::share_maps(open.open_object(), &mut second).map_err(error)?;
     thread::scope(|scope| {
