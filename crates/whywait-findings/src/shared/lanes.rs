@@ -10,8 +10,10 @@
 //!   these steps as there are requests before it. That holds for those that came when few were
 //!   inside as well: what takes a time of its own takes as long however many are there. Where
 //!   requests come in the same step all the time it shows which follows from which only if each
-//!   comes right after an answer, as from clients that wait for theirs, and answers are more even
-//!   than what requests take (see [`as_steps_add_up`]). Else nothing is said.
+//!   comes right after an answer, as from clients that wait for theirs, answers are more even than
+//!   what requests take (see [`as_steps_add_up`]), and it is a timer of the program's own that ends
+//!   each step: what comes from outside, as a job that is pushed for who waits for one, may be as
+//!   even. Else nothing is said.
 
 use std::collections::BTreeMap;
 
@@ -338,7 +340,18 @@ fn come_after_answers(many: &[&Passing<'_>], all: &[Passing<'_>], step_ns: u64) 
             .checked_sub(1)
             .is_some_and(|at| came_ns - answers[at] <= STEP_OFF.of(step_ns))
     });
-    Share::counted(follows.count(), many.len()).is_at_least(*IN_STEP) && as_steps_add_up(many)
+    Share::counted(follows.count(), many.len()).is_at_least(*IN_STEP)
+        && as_steps_add_up(many)
+        && timers_end_them(many)
+}
+
+/// Whether most of what these requests take is up to timers.
+fn timers_end_them(many: &[&Passing<'_>]) -> bool {
+    let timers_ns = sum(many
+        .iter()
+        .map(|one| one.request.account().service[Part::Timer]));
+    let all_ns = sum(many.iter().map(|one| one.request.age_ns()));
+    Share::new(timers_ns, all_ns).is_at_least(*MOST)
 }
 
 /// Whether what requests take differs as sums of steps do. `s` is by how much a step differs, or

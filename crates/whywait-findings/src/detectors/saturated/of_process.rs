@@ -68,7 +68,7 @@ fn finding(
     }
     let seems = |one: &RequestRef<'_>| one.account().service[Part::OnCpu];
     let seems_ns = sum(of_busy.iter().map(seems));
-    let used_ns = sum(busy.values().copied());
+    let used_ns = sum(busy.values().map(|(on_cpu_ns, _)| *on_cpu_ns));
     let waited_ns = seems_ns.saturating_sub(used_ns);
     if Share::new(waited_ns, seems_ns).is_below(*MOST) {
         return None;
@@ -93,9 +93,16 @@ fn finding(
         _ => "compute",
     };
     let all_ns = under_way_ns.saturating_mul(busy.len() as u64);
+    let lacks = match Share::new(used_ns, all_ns).is_below(*NEARLY_ALL) {
+        true => {
+            let lacked_ns = sum(busy.values().map(|(_, runnable_ns)| *runnable_ns));
+            format!(", without a CPU {}", percent(lacked_ns, all_ns))
+        }
+        false => String::new(),
+    };
     let in_hand = of_busy.iter().map(|one| (one.served_ns(), one.end_ns()));
     let title = format!(
-        "{} of {} {compute} {} of the time{does}; up to {} are in hand at a time",
+        "{} of {} {compute} {} of the time{lacks}{does}; up to {} are in hand at a time",
         slow_paths::who(model, &tids),
         model.thread_name(tgid),
         percent(used_ns, all_ns),
@@ -137,24 +144,24 @@ fn finding(
 }
 
 /// The threads of a process that compute for nearly all of this time, or could, taken together, and
-/// how long each was on a CPU.
-fn busy_threads(model: &Model, tgid: u32, under_way_ns: u64) -> BTreeMap<u32, u64> {
+/// how long each was on a CPU, and without one.
+fn busy_threads(model: &Model, tgid: u32, under_way_ns: u64) -> BTreeMap<u32, (u64, u64)> {
     let used = model.cpu.threads.iter();
     let of_process = used.filter(|((of, _), _)| *of == tgid);
     let each = of_process.map(|((_, tid), used)| {
-        let busy_ns = used.on_cpu_ns.saturating_add(used.runnable_ns);
-        (busy_ns.min(under_way_ns), used.on_cpu_ns, *tid)
+        let on_cpu_ns = used.on_cpu_ns.min(under_way_ns);
+        let lacked_ns = used.runnable_ns.min(under_way_ns - on_cpu_ns);
+        (on_cpu_ns + lacked_ns, *tid, (on_cpu_ns, lacked_ns))
     });
-    let honest =
-        each.filter(|(busy_ns, on_cpu_ns, _)| Share::new(*on_cpu_ns, *busy_ns).is_at_least(*MOST));
-    let mut threads: Vec<(u64, u64, u32)> = honest.collect();
-    threads.sort_by_key(|(busy_ns, _, tid)| (std::cmp::Reverse(*busy_ns), *tid));
+    let mut threads: Vec<_> = each
+        .filter(|(busy_ns, _, (on_cpu_ns, _))| Share::new(*on_cpu_ns, *busy_ns).is_at_least(*MOST))
+        .collect();
+    threads.sort_by_key(|(busy_ns, tid, _)| (std::cmp::Reverse(*busy_ns), *tid));
     let (mut busy_ns, mut all_ns) = (0_u64, 0_u64);
     let busy = threads.into_iter().take_while(|(ns, ..)| {
         busy_ns = busy_ns.saturating_add(*ns);
         all_ns = all_ns.saturating_add(under_way_ns);
         Share::new(busy_ns, all_ns).is_at_least(*NEARLY_ALL)
     });
-    busy.map(|(_, on_cpu_ns, tid)| (tid, on_cpu_ns.min(under_way_ns)))
-        .collect()
+    busy.map(|(_, tid, used)| (tid, used)).collect()
 }
