@@ -17,10 +17,12 @@ pub enum UnreadRuntime {
 }
 
 /// Each with the file that it is known by.
-const FILES: [(UnreadRuntime, &[u8]); 4] = [
+const FILES: [(UnreadRuntime, &[u8]); 5] = [
     (UnreadRuntime::Beam, b"beam.smp"),
     (UnreadRuntime::DotNet, b"libcoreclr.so"),
     (UnreadRuntime::Bun, b"bun"),
+    // As npm has it, on Linux, too.
+    (UnreadRuntime::Bun, b"bun.exe"),
     (UnreadRuntime::Deno, b"deno"),
 ];
 
