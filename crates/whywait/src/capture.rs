@@ -69,6 +69,8 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         measure_cost: std::env::var_os("WHYWAIT_MEASURE_COST").is_some(),
         owner: config.owner.map(|owner| (owner.uid, owner.gid)),
         begin_at: config.begin_at,
+        target_waits: matches!(config.target, WatchTarget::Command(_))
+            || !config.launched.is_empty(),
         ..Options::default()
     };
     let mut naming = Naming::start().context("cannot make a socket pair")?;

@@ -3,11 +3,18 @@
 //!
 //! libbpf loads the programs of an object one by one. So the object is opened twice, with one set
 //! of maps, and each of the two loads its part of the programs.
+//!
+//! On a machine with two CPUs the target would have none meanwhile: its requests took up to 10 ms
+//! then, where they take up to 5 beside one thread. So that is done only where there are more, or
+//! the target waits to begin.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{AsRawLibbpf, ObjectBuilder, OpenObject};
+
+use super::options::Options;
+use super::perf;
 
 /// Those programs. They take the verifier as long as all others together: what is read from sockets
 /// and written to them ends in the same functions, which are verified once for each program. Where
@@ -21,7 +28,15 @@ const PROGRAMS: [&str; 6] = [
     "unix_dgram_recvmsg",
 ];
 
-/// Whether the second object loads this program.
+/// The CPUs that two threads leave nothing of.
+const CPUS: usize = 2;
+
+/// Whether there is to be a second object.
+pub(crate) fn is_wanted(options: &Options) -> bool {
+    options.target_waits || perf::online_cpus().len() > CPUS
+}
+
+/// Whether the second object loads this program, where there is one.
 pub(crate) fn is_beside(program: &str) -> bool {
     PROGRAMS.contains(&program)
 }

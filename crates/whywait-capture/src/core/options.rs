@@ -33,6 +33,8 @@ pub struct Options {
     pub refused_functions: Vec<&'static str>,
     /// For tests: tracepoints that the kernel does not have.
     pub absent_tracepoints: Vec<&'static str>,
+    /// The target does nothing before it is watched: it waits to begin.
+    pub target_waits: bool,
     /// Load the programs, but attach only at this time.
     pub begin_at: Option<SystemTime>,
     /// The user to whom the recording belongs.
@@ -81,6 +83,7 @@ impl Default for Options {
             refused_functions: Vec::new(),
             absent_tracepoints: Vec::new(),
             begin_at: None,
+            target_waits: false,
             owner: None,
         }
     }

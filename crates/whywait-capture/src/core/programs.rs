@@ -1,6 +1,7 @@
 //! The BPF programs: configured as the collectors want them, loaded, attached, taken off.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
@@ -25,8 +26,8 @@ use crate::collectors;
 /// The loaded programs.
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
-    /// The programs that were loaded beside the others.
-    beside: Object,
+    /// The programs that were loaded beside the others, if any were.
+    beside: Option<Object>,
     attached: Vec<Link>,
     /// Those at functions.
     attached_to_functions: Vec<Link>,
@@ -122,7 +123,8 @@ impl Programs {
             let names = open.maps.names.set_max_entries(1);
             names.map_err(|error| load_error(&error))?;
         }
-        let (skel, beside) = load_both(open, data.unwrap_or(&DATA), &chosen)?;
+        let second = beside::is_wanted(options).then(|| data.unwrap_or(&DATA));
+        let (skel, beside) = load(open, second, &chosen)?;
         let mut programs = Self {
             skel,
             beside,
@@ -250,48 +252,55 @@ impl Programs {
 
     /// The programs, loaded or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = ProgramMut<'_>> {
-        let objects = [self.skel.object(), &self.beside];
-        objects.into_iter().flat_map(Object::progs_mut)
+        let objects = iter::once(self.skel.object()).chain(&self.beside);
+        objects.flat_map(Object::progs_mut)
     }
 }
 
-/// Loads what was chosen of the programs: some of them into a second object, beside the others.
-fn load_both(
+/// Loads what was chosen of the programs. `second`: the object, if some of them are to be loaded
+/// beside the others.
+fn load(
     mut open: OpenWhywaitSkel<'static>,
-    data: &[u8],
+    second: Option<&[u8]>,
     chosen: &Chosen,
-) -> Result<(WhywaitSkel<'static>, Object), CaptureError> {
+) -> Result<(WhywaitSkel<'static>, Option<Object>), CaptureError> {
     let error = |error: libbpf_rs::Error| load_error(&error);
-    let is_chosen = |name: &str, section: &str| match is_at_function(section) {
-        true => chosen.at_functions.contains(name),
-        false => !chosen.left_out.contains(name),
-    };
-    let choose = |object: &mut OpenObject, beside: bool| {
+    let choose = |object: &mut OpenObject, is_its: &dyn Fn(&str) -> bool| {
         for mut program in object.progs_mut() {
             let name = program.name().to_string_lossy();
-            let its = beside::is_beside(&name) == beside;
-            let is_chosen = its && is_chosen(&name, &program.section().to_string_lossy());
-            program.set_autoload(is_chosen);
+            let is_chosen = match is_at_function(&program.section().to_string_lossy()) {
+                true => chosen.at_functions.contains(&*name),
+                false => !chosen.left_out.contains(&*name),
+            };
+            let is_loaded = is_chosen && is_its(&name);
+            program.set_autoload(is_loaded);
         }
     };
+    choose(open.open_object_mut(), &|_| true);
     let first = open.open_object();
-    let programs = first.progs().filter(|program| {
-        let section = program.section().to_string_lossy();
-        is_chosen(&program.name().to_string_lossy(), &section)
-    });
-    // An object that is open has those of its maps: these are the second one's.
-    limits::take_descriptors(programs.count(), first.maps().count())?;
+    let programs = first.progs().filter(|program| program.autoload()).count();
+    // An object that is open has those of its maps.
+    let maps = second.map_or(0, |_| first.maps().count());
+    limits::take_descriptors(programs, maps)?;
+    let Some(data) = second else {
+        return Ok((open.load().map_err(error)?, None));
+    };
     let name = first.name().unwrap_or_default();
     let mut second = beside::open(data, &name.to_string_lossy()).map_err(error)?;
-    choose(open.open_object_mut(), false);
-    choose(&mut second, true);
+    choose(open.open_object_mut(), &|name| !beside::is_beside(name));
+    choose(&mut second, &beside::is_beside);
     beside::make_maps(open.open_object_mut()).map_err(error)?;
     beside::share_maps(open.open_object(), &mut second).map_err(error)?;
     thread::scope(|scope| {
-        let second = scope.spawn(move || second.load().map_err(error));
+        let second = thread::Builder::new()
+            .spawn_scoped(scope, move || second.load().map_err(error))
+            .map_err(|reason| CaptureError::Load {
+                reason: format!("no thread can be started: {reason}"),
+                refused: None,
+            })?;
         let first = open.load().map_err(error);
         let second = second.join().unwrap_or_else(|panic| resume_unwind(panic));
-        Ok((first?, second?))
+        Ok((first?, Some(second?)))
     })
 }
 
