@@ -129,7 +129,7 @@ pub fn explain(changes: &Changes, base: &Side, head: &Side) -> Option<Explanatio
     let parts = of_group(changes, Group::Part);
     // Parts may move against each other and leave the sum as it was.
     let moved: f64 = parts.iter().map(|part| part.ns().abs()).sum();
-    let mut parts = largest(parts, moved, usize::MAX);
+    let mut parts = largest(parts, Shift::ns, moved, usize::MAX);
     for part in &mut parts {
         // The parts, not the paths, say why nobody read a request.
         if part.part.starts_with("ready-unserved") {
@@ -143,11 +143,11 @@ pub fn explain(changes: &Changes, base: &Side, head: &Side) -> Option<Explanatio
             .filter(|place| !place.function.is_empty() || !place.what.is_empty())
             .filter(|place| place.part == part.part && (place.ns() > 0.0) == (part.ns() > 0.0))
             .collect();
-        part.places = largest(same_way, part.ns().abs(), MAX_PLACES);
+        part.places = largest(same_way, Shift::ns, part.ns().abs(), MAX_PLACES);
     }
     let functions = of_group(changes, Group::Function);
     let moved: f64 = functions.iter().map(|function| function.ns().abs()).sum();
-    let functions = largest(functions, moved, MAX_PLACES + 2);
+    let functions = largest(functions, Shift::ns, moved, MAX_PLACES + 2);
     (latency.is_some() || !functions.is_empty()).then(|| Explanation {
         base_ns: latency.map(|latency| latency.base_median),
         head_ns: latency.map(|latency| latency.head_median),
@@ -159,15 +159,12 @@ pub fn explain(changes: &Changes, base: &Side, head: &Side) -> Option<Explanatio
 
 fn routes(changes: &Changes, base: &Side, head: &Side) -> Vec<RouteShift> {
     let changes = changes.changes.iter();
-    let mut routes: Vec<RouteShift> = changes
+    let routes: Vec<RouteShift> = changes
         .filter(|change| change.group == Group::Route)
         .map(|change| RouteShift::of(change, base, head))
         .collect();
     let moved: f64 = routes.iter().map(|route| route.ns().abs()).sum();
-    routes.retain(|route| route.ns() != 0.0 && route.ns().abs() >= moved * LEAST_SHARE);
-    routes.sort_by(|a, b| b.ns().abs().total_cmp(&a.ns().abs()));
-    routes.truncate(MAX_ROUTES);
-    routes
+    largest(routes, RouteShift::ns, moved, MAX_ROUTES)
 }
 
 pub(crate) fn find<'a>(changes: &'a Changes, name: &str) -> Option<&'a Change> {
@@ -182,9 +179,9 @@ fn of_group(changes: &Changes, group: Group) -> Vec<Shift> {
         .collect()
 }
 
-fn largest(mut shifts: Vec<Shift>, moved: f64, most: usize) -> Vec<Shift> {
-    shifts.retain(|shift| shift.ns() != 0.0 && shift.ns().abs() >= moved * LEAST_SHARE);
-    shifts.sort_by(|a, b| b.ns().abs().total_cmp(&a.ns().abs()));
+fn largest<T>(mut shifts: Vec<T>, ns: impl Fn(&T) -> f64, moved: f64, most: usize) -> Vec<T> {
+    shifts.retain(|shift| ns(shift) != 0.0 && ns(shift).abs() >= moved * LEAST_SHARE);
+    shifts.sort_by(|a, b| ns(b).abs().total_cmp(&ns(a).abs()));
     shifts.truncate(most);
     shifts
 }

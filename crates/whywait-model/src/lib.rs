@@ -58,8 +58,8 @@ pub use requests::{Account, RequestRef};
 pub use roles::Role;
 pub use rows::Rows;
 pub use stacks::{
-    FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, generic_frame,
-    hidden, origin, stable_name,
+    FrameOrigin, Hidden, Label, StackNames, StackText, app_frame, app_frames, file_of_address,
+    generic_frame, hidden, origin, stable_name,
 };
 pub use stops::Stopped;
 pub use timeline::{Activity, Thread, Timeline};

@@ -75,7 +75,7 @@ mod tests {
             of(&["/usr/bin/dotnet", "/usr/share/dotnet/libcoreclr.so"]),
             UnreadRuntime::DotNet
         );
-        assert_eq!(of(&["/root/.bun/bin/bun"]), UnreadRuntime::Bun);
+        assert_eq!(of(&["/opt/bun/bin/bun"]), UnreadRuntime::Bun);
         assert_eq!(of(&["/opt/bundle"]), UnreadRuntime::Other);
         assert_eq!(of(&[]), UnreadRuntime::Other);
     }

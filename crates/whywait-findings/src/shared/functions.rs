@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use whywait_events::{Sample, StackId};
 use whywait_model::{Model, Thread, app_frames};
-use whywait_words::shares;
+use whywait_words::{percent, shares};
 
 use crate::facts::Facts;
+use crate::finding::Cause;
 use crate::numbers::{SHOWN, Share, WORK_IN_COMMON};
 
 /// Stands for functions whose names were not read.
@@ -75,6 +76,22 @@ impl SampledFunctions {
         let each = self.each.iter().take(*SHOWN);
         let each = each.map(|(name, periods)| (&**name, *periods));
         (!self.each.is_empty()).then(|| shares(each, self.periods))
+    }
+
+    /// `: merge takes 85 % of their work`, the end of a title; empty where what takes most has no
+    /// name. `of`: whose work.
+    pub(crate) fn title(&self, of: &str) -> String {
+        self.first()
+            .map_or_else(String::new, |(function, periods)| {
+                let share = percent(periods, self.periods);
+                format!(": {function} takes {share} of {of}")
+            })
+    }
+
+    /// The place in which the first of them was seen most often.
+    pub(crate) fn cause(&self, model: &Model) -> Option<Cause> {
+        let (tid, stack) = self.place?;
+        Some(Cause::new(model, tid, "on CPU".to_owned(), stack))
     }
 }
 

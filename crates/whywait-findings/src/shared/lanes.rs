@@ -314,8 +314,7 @@ impl InStep {
 /// when they came had a part of its own behind it.
 fn take_steps(requests: &[&Passing<'_>], step_ns: u64) -> bool {
     let fits = requests.iter().filter(|one| {
-        let (from_ns, until_ns) = inside(one.request);
-        let steps = (until_ns - from_ns + step_ns / 2) / step_ns.max(1);
+        let steps = (took_ns(one) + step_ns / 2) / step_ns.max(1);
         let place = one.place as u64;
         steps == place || steps + 1 == place
     });
@@ -364,13 +363,7 @@ fn timers_end_them(many: &[&Passing<'_>]) -> bool {
 ///   another is: from one to the next it differs by `sqrt(2) s`, and so do two requests. What
 ///   changes slowly does not show in requests that are so near.
 fn as_steps_add_up(many: &[&Passing<'_>]) -> bool {
-    let took: Vec<u64> = many
-        .iter()
-        .map(|one| {
-            let (from_ns, until_ns) = inside(one.request);
-            until_ns - from_ns
-        })
-        .collect();
+    let took: Vec<u64> = many.iter().map(|one| took_ns(one)).collect();
     let (place, _) = middle(many);
     let two = took.iter().zip(took.iter().skip(place.max(1)));
     let differ = two.map(|(one, later)| one.abs_diff(*later)).collect();
@@ -380,9 +373,15 @@ fn as_steps_add_up(many: &[&Passing<'_>]) -> bool {
     median(differ) > ADDED_UP.of(median(off))
 }
 
-fn median(mut each: Vec<u64>) -> u64 {
+fn median<T: Ord + Copy + Default>(mut each: Vec<T>) -> T {
     each.sort_unstable();
-    each.get(each.len() / 2).copied().unwrap_or(0)
+    each.get(each.len() / 2).copied().unwrap_or_default()
+}
+
+/// What a request took inside.
+fn took_ns(one: &Passing<'_>) -> u64 {
+    let (from_ns, until_ns) = inside(one.request);
+    until_ns - from_ns
 }
 
 /// Whether much of the time in which requests are inside is somebody's work that shows: a thread of
@@ -404,17 +403,8 @@ fn works_meanwhile(facts: &Facts<'_>, tgid: u32, requests: &[Passing<'_>]) -> bo
 
 /// The middle ones of places and of what requests took.
 fn middle(requests: &[&Passing<'_>]) -> (usize, u64) {
-    let mut places: Vec<usize> = requests.iter().map(|one| one.place).collect();
-    places.sort_unstable();
-    let took = requests.iter().map(|one| {
-        let (from_ns, until_ns) = inside(one.request);
-        until_ns - from_ns
-    });
-    let mut took: Vec<u64> = took.collect();
-    took.sort_unstable();
-    let at = |len: usize| len / 2;
     (
-        places.get(at(places.len())).copied().unwrap_or(0),
-        took.get(at(took.len())).copied().unwrap_or(0),
+        median(requests.iter().map(|one| one.place).collect()),
+        median(requests.iter().map(|one| took_ns(one)).collect()),
     )
 }

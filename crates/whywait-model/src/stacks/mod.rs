@@ -277,12 +277,17 @@ fn without_parameters(name: &str) -> &str {
     }
 }
 
+/// The file of code without a name: `file+0xaddress`.
+pub fn file_of_address(name: &str) -> Option<&str> {
+    let (file, address) = name.rsplit_once("+0x")?;
+    let is_address = address.chars().all(|c| c.is_ascii_hexdigit());
+    is_address.then_some(file)
+}
+
 /// A function's name without what changes from build to build: the compiler's hash, and addresses
 /// of code without names.
 pub fn stable_name(name: &str) -> String {
-    if let Some((file, address)) = name.rsplit_once("+0x")
-        && address.chars().all(|c| c.is_ascii_hexdigit())
-    {
+    if let Some(file) = file_of_address(name) {
         return format!("{file} (no name)");
     }
     if let Some((function, hash)) = name.rsplit_once("::h")

@@ -4,8 +4,8 @@ use serde_json::Value;
 use whywait_findings::{
     Cause, Confidence, Finding, SameWaits, Saving, SavingKind, Severity, Spells,
 };
+use whywait_model::file_of_address;
 use whywait_model::requests::{AtBest, Requests};
-use whywait_model::stable_name;
 use whywait_words::{count, counted, duration, percent};
 
 use super::headline;
@@ -247,7 +247,7 @@ pub(super) fn chain(finding: &Finding) -> Vec<String> {
         _ => None,
     });
     // An address says nothing that the title does not.
-    if let Some(function) = function.filter(|function| !is_address(function)) {
+    if let Some(function) = function.filter(|name| file_of_address(name).is_none()) {
         chain.does.push_str(&format!(", in {function}"));
     }
     if let Some(spells) = spells.filter(|_| !chain.does.is_empty()) {
@@ -255,11 +255,6 @@ pub(super) fn chain(finding: &Finding) -> Vec<String> {
     }
     chain.what.insert_str(0, "wait ");
     chain.links().collect()
-}
-
-/// Whether a function has no name: `deno+0x385039b`.
-fn is_address(function: &str) -> bool {
-    stable_name(function).ends_with(" (no name)")
 }
 
 /// What a holder does begins so, with how long it took the time that counts.
@@ -452,11 +447,5 @@ mod tests {
             with("asleep in fsync"),
             "asleep in fsync: up to 23.8 ms, 49 times, 329 ms in all"
         );
-    }
-
-    #[test]
-    fn an_address_is_no_name() {
-        assert!(is_address("deno+0x385039b"));
-        assert!(!is_address("app::render"));
     }
 }

@@ -21,7 +21,7 @@ use whywait_words::{counted, percent};
 use crate::declaration::{Declaration, Has, Waits};
 use crate::detectors::saturated::cpus;
 use crate::facts::Facts;
-use crate::finding::{Cause, Evidence, Finding, Severity};
+use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{CROWDED_RARE, MOST, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
@@ -124,10 +124,7 @@ fn finding(facts: &Facts<'_>, deprived: &Deprived<'_>) -> Option<Finding> {
             ))
         }));
     let finding = match first {
-        CpuHolder::Own => finding.cause(
-            own.place
-                .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack)),
-        ),
+        CpuHolder::Own => finding.cause(own.cause(model)),
         _ => finding,
     };
     Some(finding.fix(fix(first, &own)))

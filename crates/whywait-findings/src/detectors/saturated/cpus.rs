@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use whywait_model::cpu::CpuHolder;
 use whywait_model::{Model, Thread};
-use whywait_words::{counted, percent};
+use whywait_words::counted;
 
 use super::DECLARATION;
 use crate::facts::Facts;
-use crate::finding::{Cause, Evidence, Finding};
+use crate::finding::{Evidence, Finding};
 use crate::numbers::{MOST, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
@@ -48,12 +48,7 @@ pub(super) fn finding(facts: &Facts<'_>) -> Option<Finding> {
     let threads: Vec<&Thread> = threads.collect();
     let functions = SampledFunctions::of(facts, threads.into_iter());
     let first = functions.first();
-    let does = first.map_or_else(String::new, |(function, periods)| {
-        format!(
-            ": {function} takes {} of it",
-            percent(periods, functions.periods)
-        )
-    });
+    let does = functions.title("it");
     let title = format!(
         "{} waited {} of their time for a CPU that the work of other requests had{does}",
         shares.requests(),
@@ -62,9 +57,6 @@ pub(super) fn finding(facts: &Facts<'_>) -> Option<Finding> {
     let does_what = functions
         .shown()
         .map(|each| Evidence::new(format!("what they do, by samples: {each}")));
-    let cause = functions
-        .place
-        .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack));
     let many = format!(
         "{} compute for requests, and there are {}",
         slow_paths::who(model, &workers),
@@ -81,7 +73,7 @@ pub(super) fn finding(facts: &Facts<'_>) -> Option<Finding> {
         )])
         .evidence(does_what)
         .evidence([Evidence::new(many)])
-        .cause(cause)
+        .cause(functions.cause(model))
         .fix(
             "make that work cheaper or rarer (a cache, an index), or give it more CPUs; with no \
              more workers than CPUs the first ones to come are answered sooner, and the last ones \

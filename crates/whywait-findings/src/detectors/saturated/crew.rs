@@ -9,7 +9,7 @@ use whywait_words::{counted, duration, percent};
 
 use super::{DECLARATION, lasts, most_at_a_time, p99};
 use crate::facts::Facts;
-use crate::finding::{Cause, Evidence, Finding, Severity};
+use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
@@ -207,12 +207,7 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     });
     let halved_ns = (half.off.is_none() && !others_work).then(|| p99(&halved.collect::<Vec<_>>()));
     let real: Vec<u64> = crew.requests.iter().map(|one| one.age_ns()).collect();
-    let does = first.map_or_else(String::new, |(function, periods)| {
-        format!(
-            ": {function} takes {} of their work",
-            percent(periods, functions.periods)
-        )
-    });
+    let does = functions.title("their work");
     let lying = crew
         .requests
         .iter()
@@ -243,9 +238,6 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .map(|each| Evidence::new(format!("what they do, by samples: {each}")));
     let workers: Vec<u32> = crew.workers.iter().copied().collect();
     let ports: BTreeSet<u16> = crew.requests.iter().map(|one| one.place().1).collect();
-    let cause = functions
-        .place
-        .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack));
     let finding = Finding::new(&DECLARATION, severity, title)
         .about("threads", workers.clone())
         .about_known("port", slow_paths::only_port(&ports))
@@ -268,7 +260,7 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
             percent(crew.runnable_ns, awake_ns),
         ))])
         .evidence(at_half)
-        .cause(cause)
+        .cause(functions.cause(model))
         .fix(
             "make that work cheaper or rarer (a cache, an index), or give it more CPUs; more \
              workers help only where CPUs are idle",

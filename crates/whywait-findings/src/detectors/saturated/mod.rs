@@ -39,7 +39,7 @@ use whywait_words::{counted, duration, percent};
 
 use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
-use crate::finding::{Cause, Evidence, Finding, Saving, Severity};
+use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
@@ -126,12 +126,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
     let requests = busy.requests.iter();
     let most = most_at_a_time(requests.map(|one| (one.ready_ns, one.waited_until_ns())));
     let first = functions.first();
-    let does = first.map_or_else(String::new, |(function, periods)| {
-        format!(
-            ": {function} takes {} of its work",
-            percent(periods, functions.periods)
-        )
-    });
+    let does = functions.title("its work");
     let title = format!(
         "thread {} is busy {busy_share} of the time{of_it}{lacks}{does}; up to {} wait for their \
          turn behind another",
@@ -161,11 +156,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         .evidence([Evidence::of_ns(queued.ns, waiting)])
         .evidence(does_what)
         .evidence([Evidence::of_ns(p99(&half.latencies), halved).of_fix()])
-        .cause(
-            functions
-                .place
-                .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack)),
-        )
+        .cause(functions.cause(model))
         .fix(
             "make that work cheaper or rarer (a cache, an index, sessions that are resumed), or \
              spread the requests over more loops: one for each CPU, as more processes or threads",

@@ -13,7 +13,7 @@ use whywait_words::{counted, duration, percent};
 
 use super::{DECLARATION, most_at_a_time};
 use crate::facts::Facts;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving};
+use crate::finding::{Confidence, Evidence, Finding, Saving};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{merged, sum};
@@ -84,10 +84,7 @@ fn finding(
         .collect();
     let functions = SampledFunctions::of(facts, threads.iter().copied());
     let first = functions.first();
-    let does = first.map_or_else(String::new, |(function, periods)| {
-        let share = percent(periods, functions.periods);
-        format!(": {function} takes {share} of it")
-    });
+    let does = functions.title("it");
     let compute = match busy.len() {
         1 => "computes",
         _ => "compute",
@@ -108,9 +105,6 @@ fn finding(
         percent(used_ns, all_ns),
         counted(most_at_a_time(in_hand), "request"),
     );
-    let cause = functions
-        .place
-        .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack));
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(Confidence::Medium)
         .about("threads", tids.iter().copied().collect::<Vec<u32>>())
@@ -134,7 +128,7 @@ fn finding(
                 .shown()
                 .map(|each| Evidence::new(format!("what they do, by samples: {each}"))),
         )
-        .cause(cause)
+        .cause(functions.cause(model))
         .fix(
             "make that work cheaper or rarer (a cache, an index), or have it done on more CPUs at \
              a time: where one task of the runtime does it for all others, by more of them",

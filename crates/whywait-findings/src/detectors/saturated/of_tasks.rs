@@ -12,7 +12,7 @@ use whywait_words::{duration, percent};
 
 use super::DECLARATION;
 use crate::facts::Facts;
-use crate::finding::{Cause, Confidence, Evidence, Finding, Saving};
+use crate::finding::{Confidence, Evidence, Finding, Saving};
 use crate::numbers::{MIN_SAMPLES, MOST, SLOW_NS, Share, WORKERS_ASLEEP};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::sum;
@@ -66,10 +66,7 @@ fn finding(facts: &Facts<'_>, tgid: u32, requests: &[RequestRef<'_>]) -> Option<
         .collect();
     let functions = SampledFunctions::of(facts, threads.into_iter());
     let first = functions.first();
-    let does = first.map_or_else(String::new, |(function, periods)| {
-        let share = percent(periods, functions.periods);
-        format!(": {function} takes {share} of their work")
-    });
+    let does = functions.title("their work");
     let title = format!(
         "{} were ready to run {} of their time, and no thread took them: all {} CPUs compute for \
          others{does}",
@@ -77,9 +74,6 @@ fn finding(facts: &Facts<'_>, tgid: u32, requests: &[RequestRef<'_>]) -> Option<
         shares.percent(),
         model.meta.host.cpus,
     );
-    let cause = functions
-        .place
-        .map(|(tid, stack)| Cause::new(model, tid, "on CPU".to_owned(), stack));
     let ready = ready.into_iter().map(|(ns, _)| ns).filter(|ns| *ns > 0);
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(Confidence::High)
@@ -106,7 +100,7 @@ fn finding(facts: &Facts<'_>, tgid: u32, requests: &[RequestRef<'_>]) -> Option<
                 .shown()
                 .map(|each| Evidence::new(format!("what they do, by samples: {each}"))),
         )
-        .cause(cause)
+        .cause(functions.cause(model))
         .fix(
             "make that work cheaper or rarer (a cache, an index), give it more CPUs, or let fewer \
              goroutines do it at a time, so that short requests are not behind it",
