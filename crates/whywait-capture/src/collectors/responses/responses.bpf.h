@@ -104,8 +104,9 @@ int responses_under_way(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!home || !sk || home->cookie != cookie_of(sk))
 		return 0;
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
-	/* What is pushed has no end. */
-	if (!socket || socket->role != SOCKET_SERVER || socket->pushes == PUSHES)
+	/* What is pushed has no end, and streams are no one response: they have rows of their own. */
+	if (!socket || socket->role != SOCKET_SERVER || socket->pushes == PUSHES ||
+	    socket->multiplex == MULTIPLEX_STREAMS)
 		return 0;
 	if (!look_at_response(socket, &record))
 		return 0;
