@@ -221,6 +221,9 @@ numbers! {
         EXECUTOR_ANSWERED_NS: u64 = 20 * MS;
         /// So many of the loop's answers must follow a job.
         EXECUTOR_ANSWERS: Share = Share::percent(70);
+        /// As many jobs as ever are under way where so many of them are: who ends one and who
+        /// begins the next have the reader between them.
+        EXECUTOR_FULL: Share = Share::percent(90);
         /// A thread of whose requests others answer so many hands them on.
         HANDED_ON: Share = Share::percent(90);
         /// So many of the workers that exist at a time sleep: it is no lack of CPUs.

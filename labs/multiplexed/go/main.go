@@ -42,7 +42,7 @@ const (
 	quick       = 10 * time.Millisecond
 	piece       = 20 * time.Millisecond
 	pieces      = 3
-	lasts       = 4 * time.Second
+	lasts       = 2 * time.Second
 )
 
 var held sync.Mutex

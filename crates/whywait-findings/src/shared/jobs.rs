@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 use whywait_model::waits::Primitive;
-use whywait_model::{Model, RequestRef, Thread, WaitClass};
+use whywait_model::{Model, RequestRef, Role, Thread, WaitClass};
 
 use crate::facts::{Facts, Readers};
 use crate::numbers::{
-    EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, HANDED_ON, MOST, NEARLY_ALL,
-    QUEUE_FULL, QUEUE_PAIRED, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+    EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_FULL, EXECUTOR_MIN_JOBS, HANDED_ON, MOST,
+    NEARLY_ALL, QUEUE_FULL, QUEUE_PAIRED, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS,
+    WORKERS_WORTH,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::reasons::{self, WaitReason, locks_a_file};
@@ -34,6 +35,8 @@ pub(crate) struct JobQueue<'m> {
     pub(crate) readers: BTreeSet<u32>,
     /// The threads that do the jobs.
     pub(crate) workers: BTreeSet<u32>,
+    /// Those are among the readers: they read between jobs.
+    pub(crate) reads: bool,
     /// So many jobs are under way at most while requests wait.
     pub(crate) at_a_time: usize,
     /// The requests, in the order in which they were read.
@@ -104,18 +107,31 @@ impl<'m> JobQueue<'m> {
     fn of_readers(
         facts: &Facts<'m>,
         readers: BTreeSet<u32>,
-        mut requests: Vec<RequestRef<'m>>,
+        requests: Vec<RequestRef<'m>>,
+    ) -> Option<Self> {
+        let mut crews = Workers::crews(facts, &readers, &requests).into_iter();
+        crews.find_map(|workers| Self::of_workers(facts, &readers, &requests, workers))
+    }
+
+    fn of_workers(
+        facts: &Facts<'m>,
+        readers: &BTreeSet<u32>,
+        requests: &[RequestRef<'m>],
+        mut workers: Workers,
     ) -> Option<Self> {
         let model = facts.model;
-        requests.sort_by_key(|request| (request.recv_ns, request.ready_ns));
-        let mut workers = Workers::of(facts, &readers, &requests)?;
-        if !workers.answers_follow(model, &readers, &requests) {
+        if !workers.answers_follow(model, readers, requests) {
             return None;
         }
         let given = requests.iter();
         let given = given.filter_map(|request| Given::of(model, &workers, *request));
-        let given: Vec<Given<'_>> = given.collect();
-        let (load, jobs, in_order) = taken(model, &workers, &given)?;
+        let mut given: Vec<Given<'_>> = given.collect();
+        given.sort_by_key(|one| (one.read_ns, one.request.ready_ns));
+        let mut found = taken(model, &workers, &given)?;
+        if workers.read {
+            found = with_unread(model, &workers, &given, found);
+        }
+        let (load, jobs, in_order) = found;
         let full = Covered::new(load.full);
         let mut sleeps = Vec::new();
         for wait in workers.threads(model).flat_map(|one| one.timeline.waits()) {
@@ -166,7 +182,8 @@ impl<'m> JobQueue<'m> {
             serves_more: elsewhere == Some(false) && jobs_do == JobsDo::Sleep,
             jobs_do,
             reasons,
-            readers,
+            reads: workers.read,
+            readers: readers.clone(),
             workers: workers.tids,
             at_a_time: load.at_a_time,
             jobs,
@@ -223,7 +240,9 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
 fn with_common_workers<'m>(facts: &Facts<'m>, groups: Vec<Readings<'m>>) -> Vec<Readings<'m>> {
     let mut together: Vec<(BTreeSet<u32>, Readings<'m>)> = Vec::new();
     for (readers, requests) in groups {
-        let workers = Workers::of(facts, &readers, &requests);
+        let workers = Workers::crews(facts, &readers, &requests)
+            .into_iter()
+            .next();
         let workers = workers.map_or_else(BTreeSet::new, |workers| workers.tids);
         let mut same = together.iter_mut();
         match same.find(|(all, _)| !all.is_disjoint(&workers)) {
@@ -242,6 +261,7 @@ fn with_common_workers<'m>(facts: &Facts<'m>, groups: Vec<Readings<'m>>) -> Vec<
 #[derive(Clone, Copy)]
 struct Given<'m> {
     request: RequestRef<'m>,
+    /// … or came, where it waits for a worker since then.
     read_ns: Ns,
     /// It was answered, or the recording ended.
     done_ns: Ns,
@@ -264,6 +284,14 @@ impl<'m> Given<'m> {
         })
     }
 
+    /// The same if it waits for a worker since it came.
+    fn since_it_came(self) -> Self {
+        Self {
+            read_ns: self.request.ready_ns.min(self.read_ns),
+            ..self
+        }
+    }
+
     /// The same if a stream keeps nobody while it goes on, as those of a loop.
     fn of_loop(self) -> Self {
         Self {
@@ -284,10 +312,62 @@ struct Workers {
     hands: BTreeSet<u32>,
     /// The workers write the answers.
     answer: bool,
+    /// They read the requests, too: those wait for a worker since they came.
+    read: bool,
 }
 
 impl Workers {
-    fn of(facts: &Facts<'_>, readers: &BTreeSet<u32>, requests: &[RequestRef<'_>]) -> Option<Self> {
+    /// All who may do the jobs together. Then, if their names say that they are of several kinds,
+    /// each kind by itself that was seen to be handed some: a runtime has threads that work for
+    /// readers without having their jobs (a JVM's compilers).
+    fn crews(facts: &Facts<'_>, readers: &BTreeSet<u32>, requests: &[RequestRef<'_>]) -> Vec<Self> {
+        let known = Self::known(facts, readers, requests);
+        let all: BTreeSet<u32> = known.keys().copied().collect();
+        let mut kinds: BTreeMap<Role, (usize, BTreeSet<u32>)> = BTreeMap::new();
+        for (tid, times) in known {
+            let kind = kinds.entry(facts.model.role(tid)).or_default();
+            kind.0 += times;
+            kind.1.insert(tid);
+        }
+        let mut kinds: Vec<(usize, BTreeSet<u32>)> = kinds.into_values().collect();
+        kinds.sort_by_key(|(times, _)| Reverse(*times));
+        kinds.retain(|(_, tids)| *tids != all);
+        let kinds = kinds.into_iter();
+        let kinds = kinds.filter_map(|(_, tids)| Self::of(facts, readers, requests, tids));
+        let crews = Self::of(facts, readers, requests, all).into_iter();
+        crews
+            .chain(kinds.filter(|crew| !crew.rests.is_empty()))
+            .chain(Self::readers(facts, readers))
+            .collect()
+    }
+
+    /// Those who read requests and do their jobs as well, whichever of them: the threads of a
+    /// runtime whose tasks take turns. Where there is but one it is a loop.
+    fn readers(facts: &Facts<'_>, readers: &BTreeSet<u32>) -> Option<Self> {
+        let model = facts.model;
+        let mut workers = Self {
+            tids: readers.clone(),
+            rests: BTreeSet::new(),
+            hands: readers.clone(),
+            answer: true,
+            read: true,
+        };
+        let waits = workers.threads(model).flat_map(|one| one.timeline.waits());
+        let waits: Vec<&Wait> = waits.filter(|wait| wait.user_stack != 0).collect();
+        let polls = |wait: &Wait| wait.epoll != 0;
+        let rests = waits.iter();
+        let rests = rests.filter(|wait| polls(wait) || workers.gets_a_job(model, wait));
+        workers.rests = rests.map(|wait| place(wait)).collect();
+        let polled = waits.iter().any(|wait| polls(wait));
+        (readers.len() > 1 && polled).then_some(workers)
+    }
+
+    /// Who ends sleeps of the readers or answers their requests, and how often.
+    fn known(
+        facts: &Facts<'_>,
+        readers: &BTreeSet<u32>,
+        requests: &[RequestRef<'_>],
+    ) -> BTreeMap<u32, usize> {
         let (model, reading) = (facts.model, facts.readers());
         let mut times: BTreeMap<u32, usize> = BTreeMap::new();
         let waits = readers.iter().filter_map(|tid| model.threads.get(tid));
@@ -298,29 +378,36 @@ impl Workers {
             }
         }
         let answered = requests.iter().filter(|one| one.is_answered());
-        let (mut all, mut by_others) = (0, 0);
-        for request in answered {
-            all += 1;
-            if !readers.contains(&request.send_tid) {
-                by_others += 1;
-                *times.entry(request.send_tid).or_default() += 1;
-            }
+        for request in answered.filter(|one| !readers.contains(&one.send_tid)) {
+            *times.entry(request.send_tid).or_default() += 1;
         }
-        let known = times
-            .into_iter()
-            .filter(|(_, times)| *times >= *EXECUTOR_MIN_JOBS);
-        let known: BTreeSet<u32> = known
-            .map(|(tid, _)| tid)
-            .filter(|tid| model.threads.contains_key(tid) && !reading.contains_key(tid))
-            .collect();
-        if known.is_empty() {
+        times.retain(|tid, times| {
+            *times >= *EXECUTOR_MIN_JOBS
+                && model.threads.contains_key(tid)
+                && !reading.contains_key(tid)
+        });
+        times
+    }
+
+    fn of(
+        facts: &Facts<'_>,
+        readers: &BTreeSet<u32>,
+        requests: &[RequestRef<'_>],
+        tids: BTreeSet<u32>,
+    ) -> Option<Self> {
+        let (model, reading) = (facts.model, facts.readers());
+        if tids.is_empty() {
             return None;
         }
+        let answered = requests.iter().filter(|one| one.is_answered());
+        let by_others = answered.clone();
+        let by_others = by_others.filter(|one| !readers.contains(&one.send_tid));
         let mut workers = Self {
-            hands: readers.union(&known).copied().collect(),
+            hands: readers.union(&tids).copied().collect(),
             rests: BTreeSet::new(),
-            answer: Share::counted(by_others, all).is_at_least(*HANDED_ON),
-            tids: known,
+            answer: Share::counted(by_others.count(), answered.count()).is_at_least(*HANDED_ON),
+            read: false,
+            tids,
         };
         workers.add_alike(model, reading);
         workers.hands.extend(workers.tids.iter().copied());
@@ -451,7 +538,7 @@ impl Workers {
     }
 
     /// Whether the answers follow on jobs: the workers write them, or the sleep of who does so was
-    /// ended by a worker.
+    /// ended by a worker. Of threads that poll another one may have been woken, and told it.
     fn answers_follow(
         &self,
         model: &Model,
@@ -461,6 +548,13 @@ impl Workers {
         if self.answer {
             return true;
         }
+        let of = |tid: &u32| model.threads.get(tid);
+        let readers: BTreeMap<u32, &Thread> = readers
+            .iter()
+            .filter_map(|tid| Some((*tid, of(tid)?)))
+            .collect();
+        let mut waits = readers.values().flat_map(|one| one.timeline.waits());
+        let poll = waits.any(|wait| wait.epoll != 0);
         let (mut follow, mut all) = (0, 0);
         for request in requests {
             let slow = request.latency_ns().is_some_and(|ns| ns >= *SLOW_NS);
@@ -469,8 +563,10 @@ impl Workers {
             };
             all += 1;
             let since_ns = at_ns.saturating_sub(*EXECUTOR_ANSWERED_NS);
-            let woken = readers.iter().filter_map(|tid| model.threads.get(tid));
-            let mut woken = woken.flat_map(|one| one.timeline.overlapping(since_ns, at_ns));
+            let told = readers
+                .iter()
+                .filter(|(tid, _)| poll || **tid == request.send_tid);
+            let mut woken = told.flat_map(|(_, one)| one.timeline.overlapping(since_ns, at_ns));
             follow += usize::from(woken.any(|wait| {
                 wait.wake_context == WakeContext::Task
                     && self.tids.contains(&wait.waker_tid)
@@ -560,10 +656,11 @@ impl Load {
                 .then_some(*busy)
         })?;
         let more = |open: usize| open > at_a_time;
+        let is_full = |busy: usize| Share::counted(busy, at_a_time).is_at_least(*EXECUTOR_FULL);
         let waiting_ns = sum(spans.iter().filter(|span| more(span.1[1])).map(length));
         let full = spans
             .iter()
-            .filter(|(_, [busy, open, _])| more(*open) && *busy >= at_a_time);
+            .filter(|(_, [busy, open, _])| more(*open) && is_full(*busy));
         let full: Vec<_> = full.collect();
         let full_ns = sum(full.iter().map(|span| length(span)));
         if at_a_time == 0 || Share::new(full_ns, waiting_ns).is_below(*QUEUE_FULL) {
@@ -686,13 +783,11 @@ fn with_jobs(model: &Model, workers: &Workers, thread: &Thread) -> Vec<Interval>
     jobs
 }
 
-/// How many jobs are under way at a time, the jobs, and whether they begin in order. Streams that
-/// go on keep workers, as far as that fits.
-fn taken<'m>(
-    model: &Model,
-    workers: &Workers,
-    given: &[Given<'m>],
-) -> Option<(Load, Vec<QueuedJob<'m>>, bool)> {
+/// How many jobs are under way at a time, the jobs, and whether they begin in order.
+type Taken<'m> = (Load, Vec<QueuedJob<'m>>, bool);
+
+/// See [`Taken`]. Streams that go on keep workers, as far as that fits.
+fn taken<'m>(model: &Model, workers: &Workers, given: &[Given<'m>]) -> Option<Taken<'m>> {
     let kept = Load::of(model, workers, given).filter(|load| load.keeps_streams);
     let kept = match kept.map(|load| (in_turn(given, load.at_a_time), load)) {
         Some((Some(jobs), load)) => return Some((load, jobs, true)),
@@ -711,6 +806,23 @@ fn taken<'m>(
             let jobs = load.in_proportion(given);
             Some((load, jobs, false))
         }
+    }
+}
+
+/// Workers that read requests are what unread ones wait for, too, if most of the time is waited by
+/// those that were read. Else nobody may have polled: that is no matter of jobs.
+fn with_unread<'m>(
+    model: &Model,
+    workers: &Workers,
+    given: &[Given<'m>],
+    read: Taken<'m>,
+) -> Taken<'m> {
+    let waited_ns = |taken: &Taken<'_>| sum(taken.1.iter().map(|job| job.waited_ns));
+    let mut came: Vec<Given<'_>> = given.iter().map(|one| one.since_it_came()).collect();
+    came.sort_by_key(|one| one.read_ns);
+    match taken(model, workers, &came) {
+        Some(all) if Share::new(waited_ns(&read), waited_ns(&all)).is_at_least(*MOST) => all,
+        _ => read,
     }
 }
 

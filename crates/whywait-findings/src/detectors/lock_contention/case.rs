@@ -11,7 +11,7 @@ use whywait_words::{counted, duration, list, list_by};
 use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{ERROR_NS, MOST, NOTABLE, SHOWN, SLOW_NS, Share};
+use crate::numbers::{ERROR_NS, MOST, NOTABLE, RARE_OF_SLOW, SHOWN, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
@@ -28,9 +28,6 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         key, lock, longest, ..
     } = *verdict;
     let worst_ns = lock.requests.iter().map(|waited| waited.contended_ns).max();
-    let severity = worst_ns.map_or(Severity::Warning, |worst| {
-        Severity::of(worst, *SLOW_NS, *ERROR_NS)
-    });
     let confidence = if longest.is_some_and(|hold| hold.stack != 0) {
         Confidence::High
     } else {
@@ -44,6 +41,12 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
     let bound = match lock.requests.is_empty() {
         true => Bound::of(Saving::sum(SavingKind::Throughput, ended_ns, 0)),
         false => facts.behind().bound(&lock.spared, Some(key)),
+    };
+    let rare = Share::new(bound.saving.at_most_ns, facts.slow().total_ns).is_below(*RARE_OF_SLOW);
+    let severity = match worst_ns.map(|worst| Severity::of(worst, *SLOW_NS, *ERROR_NS)) {
+        Some(Severity::Warning) if rare => Severity::Note,
+        Some(severity) => severity,
+        None => Severity::Warning,
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
     let finding = Finding::new(&DECLARATION, severity, title(model, verdict))

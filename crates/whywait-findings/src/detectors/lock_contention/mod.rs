@@ -57,7 +57,11 @@ pub(crate) static DECLARATION: Declaration = Declaration {
          of its own",
     severities: &[
         (Severity::Error, "from 100 ms of a request on"),
-        (Severity::Warning, "from 10 ms on or without requests"),
+        (
+            Severity::Warning,
+            "from 10 ms on, unless all of it is less than a tenth of the slow requests' time, or \
+             without requests",
+        ),
         (Severity::Note, "otherwise"),
     ],
     invariant: "nobody waits for a lock that another thread holds across a wait, or for long",

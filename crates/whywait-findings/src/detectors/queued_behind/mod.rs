@@ -270,8 +270,12 @@ impl Who {
         let mut ahead: Vec<usize> = queue.victims().map(|job| job.ahead).collect();
         ahead.sort_unstable();
         let ahead = ahead.get(ahead.len() / 2).copied().unwrap_or(0);
+        let (came, all_came) = match queue.reads {
+            true => ("came", "came"),
+            false => ("was read", "were read"),
+        };
         format!(
-            "when one of them was read, {} others were before it (median); for {} never more than \
+            "when one of them {came}, {} others were before it (median); for {} never more than \
              {} under way, and {} requests were (on average); {}",
             ahead,
             duration(queue.full_ns),
@@ -281,11 +285,11 @@ impl Who {
             },
             figure(queue.open),
             match queue.in_order {
-                true => "jobs begin in the order in which requests were read",
-                false => {
-                    "jobs do not begin in the order in which requests were read: which waited for \
-                     how long does not show, and each has its part of what all waited"
-                }
+                true => format!("jobs begin in the order in which requests {all_came}"),
+                false => format!(
+                    "jobs do not begin in the order in which requests {all_came}: which waited \
+                     for how long does not show, and each has its part of what all waited"
+                ),
             }
         )
     }
@@ -315,6 +319,13 @@ impl Who {
                     grpc.aio), or by threads of their own; or have more threads than streams may \
                     be open (ThreadPoolExecutor(max_workers)), and refuse streams beyond that"
                 .to_owned();
+        }
+        if queue.reads {
+            return format!(
+                "have what blocks done by other threads (tokio: spawn_blocking, Kotlin: \
+                 Dispatchers.IO, Vert.x: executeBlocking), or wait without keeping a thread that \
+                 runs tasks{shorter}"
+            );
         }
         let more = if self.is_narrow() {
             "let jobs pass each other that need no order: a queue for each key or client, or a \

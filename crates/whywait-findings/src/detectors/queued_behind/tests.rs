@@ -131,6 +131,92 @@ fn jobs_that_queue_for_an_executor_are_found() {
     assert_eq!(finding.subject["workers"], json!([2, 3]));
 }
 
+/// A runtime's compiler works for the loop now and then, and ends sleeps of it that are no poll.
+#[test]
+fn who_works_for_a_loop_need_not_do_its_jobs() {
+    const FUTEX: u32 = 202;
+    let mut script = Script::new();
+    script.thread(1, "loop").thread(9, "compiler");
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    let take = script.stack(&["main", "take", "futex"]);
+    let rest = script.stack(&["compiler", "take", "futex"]);
+    let compiled = script.stack(&["main", "run", "call_compiled", "futex"]);
+    for tid in 2..=3 {
+        script.wait(tid, FUTEX, 0, 10).stack(take).by(1).done();
+    }
+    for number in 0..24 {
+        let from = 10 + number * 200;
+        for tid in 2..=3 {
+            let done = from + 190 + u64::from(tid) * 2;
+            let job = script.wait(tid, 0, from, done).stack(work);
+            job.by_softirq().done();
+            let read = done.saturating_sub(800).max(10);
+            let request = script.request(number * 2 + u64::from(tid)).port(PORT);
+            request.epoll(7).ready(read).read(read, 1).answered(done, 1);
+        }
+        // For half of the time it compiles.
+        let rests = script.wait(9, FUTEX, from, from + 60).stack(rest);
+        rests.by(1).done();
+        let waits = script.wait(1, FUTEX, from + 61, from + 160).stack(compiled);
+        waits.by(9).done();
+        for (tid, from, to) in [(2, from + 170, from + 194), (3, from + 195, from + 196)] {
+            let polls = script.wait(1, 232, from, to).epoll(7).stack(poll);
+            polls.by(tid).done();
+        }
+    }
+    script.ends(6_000);
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
+
+/// Two threads that poll one instance in turn, and read while the other one sleeps in a request's
+/// work, for 200 ms each: eight clients.
+fn runtime(unread: bool) -> Script {
+    const SLEEP: u32 = 230;
+    let mut script = Script::new();
+    script.thread(1, "worker").thread(2, "worker");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "run", "write_report", "nanosleep"]);
+    for tid in 1..=2 {
+        let polls = script.wait(tid, 232, 0, 9).epoll(7).stack(poll);
+        polls.by_softirq().done();
+    }
+    for number in 0..48_u64 {
+        let tid = 1 + (number % 2) as u32;
+        let from = 10 + number / 2 * 200 + number % 2 * 10;
+        let done = from + 199;
+        let sleeps = script.wait(tid, SLEEP, from, done).stack(work);
+        sleeps.by_softirq().done();
+        let came = done.saturating_sub(800).max(10);
+        let read = if unread { from } else { came };
+        let request = script.request(number + 1).port(PORT).epoll(7).ready(came);
+        request.read(read, tid).answered(done, tid);
+    }
+    script.ends(6_000);
+    script
+}
+
+#[test]
+fn threads_that_run_tasks_may_keep_each_others() {
+    let found = detect(&Facts::of(&runtime(false).model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([1, 2]));
+    assert_eq!(finding.subject["readers"], json!([1, 2]));
+    assert!(finding.fix.contains("spawn_blocking"), "{}", finding.fix);
+}
+
+#[test]
+fn what_lies_unread_is_no_task() {
+    assert_eq!(detect(&Facts::of(&runtime(true).model())), []);
+}
+
 #[test]
 fn loops_that_wake_each_other_are_no_executors() {
     let mut script = executor();
