@@ -36,7 +36,9 @@ func updateAccounts(takes time.Duration) {
 }
 
 func call(takes time.Duration, locked bool) grpc.MethodHandler {
-	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	return func(
+		_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+	) (any, error) {
 		var question []byte
 		if err := decode(&question); err != nil {
 			return nil, err

@@ -9,7 +9,7 @@
 #include "collectors/streams/state.bpf.h"
 #include "collectors/tasks/tasks.bpf.h"
 
-/* Of a connection with more slow streams it is not known which goroutine works for which. */
+/* Of a connection with as many slow streams it is not known which goroutine works for which. */
 #define MOST_SLOW_STREAMS 256
 
 /* The slow streams of one connection, of the only walk there is at a time. */
@@ -39,17 +39,15 @@ static long find_slow_stream(u32 index, struct slow_search *search)
 	if (key >> 32 != search->key || key & STREAM_ENDS || state->first_send_ns ||
 	    search->now - state->recv_ns < threshold_ns)
 		return 0;
-	found = slow_streams_found++;
-	if (found >= MOST_SLOW_STREAMS)
-		return 1;
-	record = &slow_streams[found & (MOST_SLOW_STREAMS - 1)];
+	found = slow_streams_found++ & (MOST_SLOW_STREAMS - 1);
+	record = &slow_streams[found];
 	record->type = RECORD_SLOW_TASK;
 	record->tgid = state->tgid;
 	record->task = search->reader;
 	record->socket = state->id;
 	record->connection = search->connection;
 	record->seq = state->seq;
-	return 0;
+	return slow_streams_found >= MOST_SLOW_STREAMS;
 }
 
 /*
@@ -72,8 +70,12 @@ static __always_inline void tell_slow_streams(struct seq_file *file, struct sock
 	slow_streams_found = 0;
 	bpf_loop(STREAMS, find_slow_stream, &search, 0);
 	found = slow_streams_found;
-	if (found && found <= MOST_SLOW_STREAMS)
-		bpf_seq_write(file, slow_streams, found * sizeof(slow_streams[0]));
+	if (!found || found >= MOST_SLOW_STREAMS)
+		return;
+	/* Else the compiler compares less than Linux 6.12's verifier needs to know the size. */
+	barrier_var(found);
+	bpf_seq_write(file, slow_streams,
+		      (found & (MOST_SLOW_STREAMS - 1)) * sizeof(slow_streams[0]));
 }
 
 SEC("iter/bpf_sk_storage_map")
