@@ -429,10 +429,14 @@ impl Workers {
     /// loop, which may have any number of jobs in hand.
     fn serves_several(&self, model: &Model, thread: &Thread) -> bool {
         let waits = thread.timeline.waits().iter();
-        let polls = waits.filter(|wait| wait.epoll != 0 && !self.rests(model, wait));
-        let in_poll_ns = sum(polls.map(|wait| wait.woken_ns().saturating_sub(wait.out_ns)));
-        let with_jobs = with_jobs(model, self, thread);
-        let all_ns = sum(with_jobs.iter().map(|(from_ns, to_ns)| to_ns - from_ns));
+        let in_jobs = waits.filter(|wait| !self.rests(model, wait));
+        let asleep_ns = |wait: &Wait| wait.woken_ns().saturating_sub(wait.out_ns);
+        let polls = in_jobs.clone().filter(|wait| wait.epoll != 0);
+        let in_poll_ns = sum(polls.map(asleep_ns));
+        let asleep_in_jobs_ns = sum(in_jobs.map(asleep_ns));
+        let used = model.cpu.threads.get(&(thread.tgid, thread.tid));
+        let on_cpu_ns = used.map_or(0, |used| used.on_cpu_ns);
+        let all_ns = asleep_in_jobs_ns.saturating_add(on_cpu_ns);
         in_poll_ns > 0 && Share::new(in_poll_ns, all_ns).is_at_least(*MOST)
     }
 

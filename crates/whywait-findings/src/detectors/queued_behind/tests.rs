@@ -217,6 +217,29 @@ fn what_lies_unread_is_no_task() {
     assert_eq!(detect(&Facts::of(&runtime(true).model())), []);
 }
 
+/// Behind a thread that reads there is a loop, which has all requests in hand: it was hardly seen to
+/// be told of one, and the recording began long before its first.
+#[test]
+fn a_loop_has_no_jobs_though_others_read_for_it() {
+    const LATER: u64 = 20_000;
+    let mut script = Script::new();
+    script.thread(1, "reader").thread(2, "loop");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let told = script.stack(&["main", "read", "futex"]);
+    for number in 0..48_u64 {
+        let from = LATER + number * 100;
+        let polls = script.wait(2, 232, from, from + 99).epoll(9).stack(poll);
+        polls.by_softirq().done();
+        let waits = script.wait(1, 202, from + 50, from + 99).stack(told);
+        waits.by(2).done();
+        let read = from.saturating_sub(700).max(LATER);
+        let request = script.request(number + 1).port(PORT).ready(read);
+        request.read(read, 1).answered(from + 100, 1);
+    }
+    script.ends(LATER + 5_000);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
 #[test]
 fn loops_that_wake_each_other_are_no_executors() {
     let mut script = executor();
