@@ -217,7 +217,7 @@ fn what_lies_unread_is_no_task() {
     assert_eq!(detect(&Facts::of(&runtime(true).model())), []);
 }
 
-/// Behind a thread that reads there is a loop, which has all requests in hand: it was hardly seen to
+/// Behind a thread that reads there is a loop, which has all requests in hand: it was never seen to
 /// be told of one, and the recording began long before its first.
 #[test]
 fn a_loop_has_no_jobs_though_others_read_for_it() {
