@@ -179,6 +179,8 @@ struct Who {
     /// The jobs are streams that go on.
     streams: Option<Streams>,
     jobs_do: JobsDo,
+    /// Those who do the jobs poll: they are loops, or threads of a runtime.
+    runs_tasks: bool,
 }
 
 /// Jobs that are streams of messages: each has its thread for as long as it goes on.
@@ -222,6 +224,10 @@ impl Who {
             threads.map(|thread| thread.tgid).collect()
         };
         let (readers, workers) = (processes(&queue.readers), processes(&queue.workers));
+        let polls = |tid: &u32| {
+            let thread = model.threads.get(tid);
+            thread.is_some_and(|one| one.timeline.waits().iter().any(|wait| wait.epoll != 0))
+        };
         let crew = match readers.is_disjoint(&workers) {
             true => WhoDoesJobs::Helpers,
             false => WhoDoesJobs::Threads,
@@ -237,6 +243,7 @@ impl Who {
             look_ups: queue.jobs_do == JobsDo::Sleep && look_up_names(model, queue),
             streams: Streams::of(queue),
             jobs_do: queue.jobs_do,
+            runs_tasks: queue.workers.iter().all(polls),
         }
     }
 
@@ -320,11 +327,11 @@ impl Who {
                     be open (ThreadPoolExecutor(max_workers)), and refuse streams beyond that"
                 .to_owned();
         }
-        if queue.reads {
+        if queue.reads || self.runs_tasks {
             return format!(
-                "have what blocks done by other threads (tokio: spawn_blocking, Kotlin: \
-                 Dispatchers.IO, Vert.x: executeBlocking), or wait without keeping a thread that \
-                 runs tasks{shorter}"
+                "have what blocks done by other threads (tokio: spawn_blocking, asyncio: \
+                 to_thread, Kotlin: Dispatchers.IO, Vert.x: executeBlocking), or wait without \
+                 keeping a thread that runs tasks{shorter}"
             );
         }
         let more = if self.is_narrow() {
