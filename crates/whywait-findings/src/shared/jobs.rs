@@ -133,6 +133,10 @@ impl<'m> JobQueue<'m> {
             found = with_unread(model, &workers, &given, found);
         }
         let (load, jobs, in_order) = found;
+        // Whoever of them rests meanwhile could take the next one: they are not too few.
+        if workers.read && load.at_a_time < workers.tids.len() {
+            return None;
+        }
         let full = Covered::new(load.full);
         let mut sleeps = Vec::new();
         for wait in workers.threads(model).flat_map(|one| one.timeline.waits()) {

@@ -212,6 +212,20 @@ fn threads_that_run_tasks_may_keep_each_others() {
     assert!(finding.fix.contains("spawn_blocking"), "{}", finding.fix);
 }
 
+/// Requests wait for something else while two threads sleep in the work of others.
+#[test]
+fn a_thread_that_rests_could_take_the_next_task() {
+    let mut script = runtime(false);
+    script.thread(3, "worker");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    for number in 0..240 {
+        let at = 10 + number * 20;
+        let polls = script.wait(3, 232, at, at + 19).epoll(7).stack(poll);
+        polls.by_softirq().done();
+    }
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}
+
 #[test]
 fn what_lies_unread_is_no_task() {
     assert_eq!(detect(&Facts::of(&runtime(true).model())), []);
