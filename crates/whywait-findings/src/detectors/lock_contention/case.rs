@@ -11,7 +11,7 @@ use whywait_words::{counted, duration, list, list_by};
 use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
-use crate::numbers::{ERROR_NS, MOST, NOTABLE, RARE_OF_SLOW, SHOWN, SLOW_NS, Share};
+use crate::numbers::{ERROR_NS, MOST, NOTABLE, OUTLIER_NS, RARE_OF_SLOW, SHOWN, SLOW_NS, Share};
 use crate::shared::intervals::sum;
 use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
@@ -22,7 +22,11 @@ const FIX_OF_READERS: &str = "if those who let go last had read, writers wait fo
      whole. If they had written: hold the lock for less, and across no wait";
 
 /// What is to be said of a lock.
-pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u64) -> Finding {
+pub(super) fn finding(
+    facts: &Facts<'_>,
+    verdict: &LockFinding<'_>,
+    ended_ns: u64,
+) -> Option<Finding> {
     let model = facts.model;
     let LockFinding {
         key, lock, longest, ..
@@ -43,9 +47,9 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
         false => facts.behind().bound(&lock.spared, Some(key)),
     };
     let rare = Share::new(bound.saving.at_most_ns, facts.slow().total_ns).is_below(*RARE_OF_SLOW);
-    let severity = match worst_ns.map(|worst| Severity::of(worst, *SLOW_NS, *ERROR_NS)) {
-        Some(Severity::Warning) if rare => Severity::Note,
-        Some(severity) => severity,
+    let severity = match worst_ns {
+        Some(worst_ns) if rare && worst_ns < *OUTLIER_NS => return None,
+        Some(worst_ns) => Severity::of(worst_ns, *SLOW_NS, *ERROR_NS),
         None => Severity::Warning,
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
@@ -80,7 +84,12 @@ pub(super) fn finding(facts: &Facts<'_>, verdict: &LockFinding<'_>, ended_ns: u6
     let longest = lock.waits.iter().max_by_key(slept_ns);
     // A lock between processes is of none of them.
     let of = longest.map(|wait| wait.tid).filter(|_| key.tgid != 0);
-    slow_paths::about_processes(model, finding, of, waiters(lock))
+    Some(slow_paths::about_processes(
+        model,
+        finding,
+        of,
+        waiters(lock),
+    ))
 }
 
 /// The kind of wait that is for nothing but time.

@@ -57,11 +57,7 @@ pub(crate) static DECLARATION: Declaration = Declaration {
          of its own",
     severities: &[
         (Severity::Error, "from 100 ms of a request on"),
-        (
-            Severity::Warning,
-            "from 10 ms on, unless all of it is less than a tenth of the slow requests' time, or \
-             without requests",
-        ),
+        (Severity::Warning, "from 10 ms on or without requests"),
         (Severity::Note, "otherwise"),
     ],
     invariant: "nobody waits for a lock that another thread holds across a wait, or for long",
@@ -398,7 +394,7 @@ fn finding(
         behind_readers: &behind_readers,
         of_readers,
     };
-    Some(case::finding(facts, &verdict, ended_ns))
+    case::finding(facts, &verdict, ended_ns)
 }
 
 /// All waits, also those that had not ended or were short.
