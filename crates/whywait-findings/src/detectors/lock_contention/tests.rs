@@ -121,7 +121,7 @@ fn a_lock_whose_holders_wait_for_another_one_is_part_of_that() {
     }
 }
 
-/// Of 20 ms at a lock each.
+/// Of 120 ms at a lock each.
 #[test]
 fn a_small_part_of_a_request_is_what_locks_are_for() {
     let found = |latency: u64| {
@@ -129,9 +129,9 @@ fn a_small_part_of_a_request_is_what_locks_are_for() {
         let locking = locking(&mut script);
         script.thread(1, "handler").thread(2, "other");
         for n in 0..3 {
-            let from = n * 1_000;
+            let from = n * 3_000;
             script
-                .wait(1, FUTEX, from + 1, from + 21)
+                .wait(1, FUTEX, from + 1, from + 121)
                 .stack(locking)
                 .word(0x1000)
                 .by(2)
@@ -139,11 +139,11 @@ fn a_small_part_of_a_request_is_what_locks_are_for() {
             let request = script.request(1).ready(from).read(from, 1);
             request.answered(from + latency, 1);
         }
-        script.ends(4_000);
+        script.ends(10_000);
         detect(&Facts::of(&script.model())).len()
     };
-    assert_eq!(found(100), 1);
-    assert_eq!(found(900), 0);
+    assert_eq!(found(600), 1);
+    assert_eq!(found(2_900), 0);
 }
 
 #[test]
