@@ -1,11 +1,11 @@
 //! What the BPF programs cost, as the kernel counts it.
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::ProgramMut;
 use whywait_events::recording::ProgramCost;
 
 /// Turns the run-time statistics on for as long as the result lives; the machine's own setting
@@ -22,30 +22,25 @@ pub(crate) fn enable() -> io::Result<OwnedFd> {
     }
 }
 
-fn info(program: &ProgramMut<'_>) -> Option<libbpf_sys::bpf_prog_info> {
+fn info(program: BorrowedFd<'_>) -> Option<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: the descriptor is the program's, and the kernel writes at most `size` bytes.
     let failed = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(
-            program.as_fd().as_raw_fd(),
-            &raw mut info,
-            &raw mut size,
-        )
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
     };
     (failed == 0).then_some(info)
 }
 
 /// What each program that ran has cost.
-pub(crate) fn of_programs<'obj>(
-    programs: impl Iterator<Item = ProgramMut<'obj>>,
+pub(crate) fn of_programs<'a>(
+    programs: impl Iterator<Item = (Cow<'a, str>, BorrowedFd<'a>)>,
 ) -> BTreeMap<String, ProgramCost> {
     programs
-        .filter_map(|program| {
-            let info = info(&program).filter(|info| info.run_cnt > 0)?;
-            let name = program.name().to_string_lossy().into_owned();
+        .filter_map(|(name, program)| {
+            let info = info(program).filter(|info| info.run_cnt > 0)?;
             Some((
-                name,
+                name.into_owned(),
                 ProgramCost {
                     run_ns: info.run_time_ns,
                     runs: info.run_cnt,
@@ -56,8 +51,10 @@ pub(crate) fn of_programs<'obj>(
 }
 
 /// How often the kernel left out a run of a program, because the CPU was just running it.
-pub(crate) fn missed_runs<'obj>(programs: impl Iterator<Item = ProgramMut<'obj>>) -> u64 {
+pub(crate) fn missed_runs<'a>(
+    programs: impl Iterator<Item = (Cow<'a, str>, BorrowedFd<'a>)>,
+) -> u64 {
     programs
-        .filter_map(|program| Some(info(&program)?.recursion_misses))
+        .filter_map(|(_, program)| Some(info(program)?.recursion_misses))
         .sum()
 }

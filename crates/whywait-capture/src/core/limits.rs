@@ -22,11 +22,10 @@ const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// Sees to it that there are enough file descriptors, or says that there are not: where one is
 /// missing at the wrong place, libbpf takes the kernel for an old one.
-pub(crate) fn take_descriptors(programs: usize, maps: usize) -> Result<(), CaptureError> {
+pub(crate) fn take_descriptors(programs: usize) -> Result<(), CaptureError> {
     let open = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
     // A program and its link; a clock on each CPU and its link.
-    let needed =
-        2 * programs as u64 + maps as u64 + 2 * perf::online_cpus().len() as u64 + MORE_DESCRIPTORS;
+    let needed = 2 * programs as u64 + 2 * perf::online_cpus().len() as u64 + MORE_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     let wanted = open.saturating_add(needed);

@@ -1,12 +1,12 @@
 //! What collectors share: the BPF object, the session that drives them, and the recorder.
 
-pub(crate) mod beside;
 pub(crate) mod check;
 pub(crate) mod collector;
 pub(crate) mod cost;
 pub(crate) mod counters;
 pub(crate) mod error;
 pub(crate) mod functions;
+pub(crate) mod hooks;
 pub(crate) mod incoming;
 pub(crate) mod iterate;
 pub(crate) mod kernel;

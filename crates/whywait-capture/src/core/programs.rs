@@ -1,36 +1,37 @@
 //! The BPF programs: configured as the collectors want them, loaded, attached, taken off.
+#![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::iter;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, MapType, Object, OpenMapMut, OpenObject, ProgramMut};
+use libbpf_rs::{MapHandle, MapType, OpenMapMut};
 
 use super::collector::{Collector, Configuration};
 use super::error::{CaptureError, one_line};
 use super::functions::Functions;
 use super::options::Options;
 use super::refused::Refused;
-use super::skel::{DATA, OpenWhywaitSkel, WhywaitSkel, WhywaitSkelBuilder, types};
+use super::skel::{OpenWhywaitSkel, WhywaitSkel, WhywaitSkelBuilder, types};
 use super::target::Target;
 use super::tier::{Chosen, KernelHas, Tier};
-use super::{beside, kernel, limits, refused};
+use super::{hooks, kernel, limits, refused};
 use crate::collectors;
 
 /// The loaded programs.
 pub(crate) struct Programs {
     pub(crate) skel: WhywaitSkel<'static>,
-    /// The programs that were loaded beside the others, if any were.
-    beside: Option<Object>,
-    attached: Vec<Link>,
+    /// Those at tracepoints and functions.
+    at_hooks: Vec<hooks::Loaded>,
+    attached: Vec<OwnedFd>,
     /// Those at functions.
-    attached_to_functions: Vec<Link>,
+    attached_to_functions: Vec<OwnedFd>,
     /// Which of them this kernel runs.
     chosen: Chosen,
     /// A thread can leave its stack whatever it slept in.
@@ -123,11 +124,10 @@ impl Programs {
             let names = open.maps.names.set_max_entries(1);
             names.map_err(|error| load_error(&error))?;
         }
-        let second = beside::is_wanted(options).then(|| data.unwrap_or(&DATA));
-        let (skel, beside) = load(open, second, &chosen)?;
+        let (skel, at_hooks) = load(open, btf, hooks::is_wanted(options), &chosen)?;
         let mut programs = Self {
             skel,
-            beside,
+            at_hooks,
             attached: Vec::new(),
             attached_to_functions: Vec::new(),
             chosen,
@@ -157,19 +157,20 @@ impl Programs {
         &self,
         program: &'static str,
         to: &'static str,
-    ) -> Result<Link, CaptureError> {
+    ) -> Result<OwnedFd, CaptureError> {
         let error = |reason: String| CaptureError::Attach {
             program: to,
             reason,
         };
-        let failed = |reason: &libbpf_rs::Error| {
-            CaptureError::of_limits(reason).unwrap_or_else(|| error(one_line(reason)))
-        };
         let program = self
-            .all()
-            .find(|found| found.name() == program && found.autoload())
+            .at_hooks
+            .iter()
+            .find(|found| found.name == program)
             .ok_or_else(|| error("no such program".to_owned()))?;
-        program.attach().map_err(|reason| failed(&reason))
+        program.attach().map_err(|reason| {
+            let reason = reason.into();
+            CaptureError::of_limits(&reason).unwrap_or_else(|| error(one_line(&reason)))
+        })
     }
 
     /// Takes in what is there already, and has the hooks of all collectors run from now on.
@@ -200,7 +201,7 @@ impl Programs {
 
     /// Has the hooks of a collector run for as long as the links live, but for those that were left
     /// out.
-    pub(crate) fn attach(&mut self, collector: &Collector) -> Result<Vec<Link>, CaptureError> {
+    pub(crate) fn attach(&mut self, collector: &Collector) -> Result<Vec<OwnedFd>, CaptureError> {
         let hooks = collector.hooks.iter();
         let hooks: Vec<_> = hooks
             .filter(|hook| !self.chosen.left_out.contains(hook.program))
@@ -250,57 +251,60 @@ impl Programs {
         }
     }
 
-    /// The programs, loaded or not.
-    pub(crate) fn all(&self) -> impl Iterator<Item = ProgramMut<'_>> {
-        let objects = iter::once(self.skel.object()).chain(&self.beside);
-        objects.flat_map(Object::progs_mut)
+    /// The programs that were loaded: names and descriptors.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Cow<'_, str>, BorrowedFd<'_>)> {
+        let programs = self.skel.object().progs_mut();
+        let by_libbpf = programs
+            .filter(|program| program.autoload())
+            .map(|program| {
+                let name = program.name().to_string_lossy().into_owned();
+                // SAFETY: it is loaded, and is so for as long as the object lives.
+                let fd = unsafe { BorrowedFd::borrow_raw(program.as_fd().as_raw_fd()) };
+                (Cow::Owned(name), fd)
+            });
+        let at_hooks = self.at_hooks.iter();
+        by_libbpf.chain(at_hooks.map(|it| (Cow::Borrowed(&*it.name), it.fd.as_fd())))
     }
 }
 
-/// Loads what was chosen of the programs. `second`: the object, if some of them are to be loaded
-/// beside the others.
+/// Loads what was chosen of the programs, in one thread or in two: also those at
+/// tracepoints and functions, which are nobody else's.
 fn load(
     mut open: OpenWhywaitSkel<'static>,
-    second: Option<&[u8]>,
+    kernel: &Btf<'_>,
+    in_two: bool,
     chosen: &Chosen,
-) -> Result<(WhywaitSkel<'static>, Option<Object>), CaptureError> {
+) -> Result<(WhywaitSkel<'static>, Vec<hooks::Loaded>), CaptureError> {
     let error = |error: libbpf_rs::Error| load_error(&error);
-    let choose = |object: &mut OpenObject, is_its: &dyn Fn(&str) -> bool| {
-        for mut program in object.progs_mut() {
-            let name = program.name().to_string_lossy();
-            let is_chosen = match is_at_function(&program.section().to_string_lossy()) {
-                true => chosen.at_functions.contains(&*name),
-                false => !chosen.left_out.contains(&*name),
-            };
-            let is_loaded = is_chosen && is_its(&name);
-            program.set_autoload(is_loaded);
-        }
-    };
-    choose(open.open_object_mut(), &|_| true);
-    let first = open.open_object();
-    let programs = first.progs().filter(|program| program.autoload()).count();
-    // An object that is open has those of its maps.
-    let maps = second.map_or(0, |_| first.maps().count());
-    limits::take_descriptors(programs, maps)?;
-    let Some(data) = second else {
-        return Ok((open.load().map_err(error)?, None));
-    };
-    let name = first.name().unwrap_or_default();
-    let mut second = beside::open(data, &name.to_string_lossy()).map_err(error)?;
-    choose(open.open_object_mut(), &|name| !beside::is_beside(name));
-    choose(&mut second, &beside::is_beside);
-    beside::make_maps(open.open_object_mut()).map_err(error)?;
-    beside::share_maps(open.open_object(), &mut second).map_err(error)?;
+    let object = open.open_object_mut();
+    let mut programs = 0;
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy();
+        let is_chosen = match is_at_function(&program.section().to_string_lossy()) {
+            true => chosen.at_functions.contains(&*name),
+            false => !chosen.left_out.contains(&*name),
+        };
+        programs += usize::from(is_chosen);
+        program.set_autoload(is_chosen);
+    }
+    // Its maps have theirs since it is open.
+    limits::take_descriptors(programs)?;
+    hooks::prepare(object).map_err(error)?;
+    let queue = hooks::take(object, kernel);
     thread::scope(|scope| {
-        let second = thread::Builder::new()
-            .spawn_scoped(scope, move || second.load().map_err(error))
+        let second = in_two
+            .then(|| thread::Builder::new().spawn_scoped(scope, || queue.load()))
+            .transpose()
             .map_err(|reason| CaptureError::Load {
                 reason: format!("no thread can be started: {reason}"),
                 refused: None,
             })?;
-        let first = open.load().map_err(error);
-        let second = second.join().unwrap_or_else(|panic| resume_unwind(panic));
-        Ok((first?, Some(second?)))
+        let skel = open.load().inspect_err(|_| queue.forget()).map_err(error)?;
+        let mut loaded = queue.load()?;
+        if let Some(second) = second {
+            loaded.extend(second.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        Ok((skel, loaded))
     })
 }
 

@@ -62,7 +62,7 @@ fn after(before: Option<Refused>, message: &str) -> Option<Refused> {
 }
 
 /// The verifier's last line, but for its statistics.
-fn last_line(log: &str) -> Option<&str> {
+pub(crate) fn last_line(log: &str) -> Option<&str> {
     log.lines().map(str::trim).rfind(|line| {
         !line.is_empty() && !line.starts_with("--") && !line.starts_with("processed ")
     })

@@ -465,12 +465,22 @@ struct io_kiocb {
 	struct io_ring_ctx *ctx;
 };
 
+struct seq_file;
+
+/* Whole, not only declared: the kernel's functions are told apart by their prototypes. */
+struct bpf_map {
+	u32 id;
+};
+
+#pragma clang attribute pop
+
+/* What belongs to the interface of BPF's iterators and of io_uring, so nothing is relocated: to look
+ * for a type in the kernel's BTF takes a millisecond of each start. */
 struct io_uring_cqe {
+	u64 user_data;
 	s32 res;
 	u32 flags;
 };
-
-struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -495,11 +505,6 @@ struct bpf_iter__task_file {
 	struct file *file;
 };
 
-/* Whole, not only declared: the kernel's functions are told apart by their prototypes. */
-struct bpf_map {
-	u32 id;
-};
-
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
 	/* Nobody looks at it: as a pointer to a map it would leave that type declared only. */
@@ -507,8 +512,6 @@ struct bpf_iter__bpf_sk_storage_map {
 	struct sock *sk;
 	void *value;
 };
-
-#pragma clang attribute pop
 
 struct bpf_perf_event_data;
 

@@ -111,17 +111,25 @@ static __always_inline u64 cpu_interval(const struct thread *thread, u64 on_cpu_
 	return thread->dry_samples || (thread->suspected && ns < MISSED_NS) ? ns : 0;
 }
 
+/* It has burnt so much for nothing. Not static: it is verified once, for all who call it. */
+__noinline int was_futile(struct thread *thread, u64 ns)
+{
+	if (!thread)
+		return 0;
+	thread->futile_ns += ns;
+	if (thread->serves) {
+		thread->open.futile_ns += ns;
+		socket_charge_futile(thread, ns);
+	}
+	return 0;
+}
+
 static __always_inline void cpu_interval_ends(struct thread *thread, u64 on_cpu_ns)
 {
 	u64 ns = cpu_interval(thread, on_cpu_ns);
 
-	if (unlikely(ns)) {
-		thread->futile_ns += ns;
-		if (thread->serves) {
-			thread->open.futile_ns += ns;
-			socket_charge_futile(thread, ns);
-		}
-	}
+	if (unlikely(ns))
+		was_futile(thread, ns);
 	thread->dry_samples = 0;
 	thread->interval_on_cpu_ns = on_cpu_ns;
 }

@@ -5,21 +5,17 @@
 #include "core/state.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 
-/*
- * If the thread has done no I/O for the threshold, that interval is recorded: whatever became ready
- * in it had to wait.
- */
-static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
+/* The thread has done no I/O since `io_ns`. Not static: it is verified once, for all who call it. */
+__noinline int send_busy(struct thread *thread, u64 end_ns)
 {
 	struct busy_record *record;
 
-	if (likely(!thread->io_ns || end_ns < thread->io_ns ||
-		   end_ns - thread->io_ns < threshold_ns))
-		return;
+	if (!thread)
+		return 0;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);
-		return;
+		return 0;
 	}
 	record->type = RECORD_BUSY;
 	record->tid = thread->tid;
@@ -34,6 +30,18 @@ static __always_inline void thread_did_io_until(struct thread *thread, u64 end_n
 	record->runnable_ns = thread->parts[PART_RUNNABLE] - thread->io_runnable_ns;
 	was_slow(thread->io_ns, end_ns, record->on_cpu_ns);
 	submit(record);
+	return 0;
+}
+
+/*
+ * If the thread has done no I/O for the threshold, that interval is recorded: whatever became ready
+ * in it had to wait.
+ */
+static __always_inline void thread_did_io_until(struct thread *thread, u64 end_ns)
+{
+	if (unlikely(thread->io_ns && end_ns >= thread->io_ns &&
+		     end_ns - thread->io_ns >= threshold_ns))
+		send_busy(thread, end_ns);
 }
 
 /* The next interval without I/O starts here. */
