@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
@@ -109,12 +110,10 @@ impl Programs {
             user_stacks_exact = variables.user_stacks_exact;
         }
         notes.extend_from_slice(&chosen.notes);
-        for map in [
-            &mut open.maps.bss_threads,
-            &mut open.maps.bss_sockets,
-            &mut open.maps.bss_arrivals,
-        ] {
-            make_zeroed(map).map_err(|error| load_error(&error))?;
+        for mut map in open.open_object_mut().maps_mut() {
+            if is_zeroed(map.name()) {
+                make_zeroed(&mut map).map_err(|error| load_error(&error))?;
+            }
         }
         // For each server, and for what is of none.
         let places = types::whose::WHOSE_COUNT.0 * (servers + 1);
@@ -340,8 +339,14 @@ fn is_at_function(section: &str) -> bool {
     section.starts_with("fentry/") || section.starts_with("fexit/")
 }
 
-/// Makes the map of a section of variables that begin as zero, as it comes from the kernel: libbpf
-/// would fill it with zeros once more, which takes 40 ms for the states of threads and sockets.
+/// Whether this is the map of a section of variables that begin as zero, but for the one that
+/// everything is in that has no section of its own.
+fn is_zeroed(map: &OsStr) -> bool {
+    map.as_encoded_bytes().starts_with(b".bss.")
+}
+
+/// Makes such a map, as it comes from the kernel: libbpf would fill it with zeros once more, which
+/// takes 70 ms for all of them.
 fn make_zeroed(map: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
