@@ -494,29 +494,29 @@ int sched_switch(u64 *ctx)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	struct thread *from, *to;
-	u64 now;
+	u64 now = 0;
 
 	if (unlikely(hooks_do_nothing || (untraced_process && prev->tgid == untraced_process)))
 		return 0;
 	from = thread_of(prev);
-	to = thread_of(next);
-	if (!from) {
-		/* Or the compiler makes one comparison of both, which the verifier forbids. */
-		barrier_var(to);
-		if (!to)
-			return 0;
-	}
-	now = bpf_ktime_get_ns();
-	COUNT(events);
 	if (from) {
 		u32 state = switch_passes_state ? (u32)ctx[3] : prev->__state;
 
+		now = bpf_ktime_get_ns();
+		COUNT(events);
 		must_run(prev, from, now);
 		interval_may_end(prev, from, now);
 		switch_out(prev, from, !preempt && state, state, now);
 	}
-	if (to)
-		switch_in(next, prev, to, now);
+	/* Not looked for before: the verifier would go through the above for each kind of both. */
+	to = thread_of(next);
+	if (!to)
+		return 0;
+	if (!now) {
+		now = bpf_ktime_get_ns();
+		COUNT(events);
+	}
+	switch_in(next, prev, to, now);
 	return 0;
 }
 
