@@ -166,7 +166,15 @@ static const u8 parts_of_sleeps[16][BY_COUNT][2] = {
 	[CALL_SLEEP] = EACH(PART_TIMER, PART_TIMER),
 	[CALL_URING] = EACH(PART_URING, PART_URING),
 	[CALL_CHILD] = EACH(PART_THREAD, PART_THREAD),
-	[CALL_OTHER] = EACH(PART_UNKNOWN, PART_DISK),
+	/* Who is woken by a thread of the program waited for that, as for the lock of its memory map. */
+	[CALL_OTHER] = {
+		[BY_UNKNOWN] = { PART_UNKNOWN, PART_DISK },
+		[BY_THREAD] = { PART_UNKNOWN, PART_THREAD },
+		[BY_SOFTIRQ] = { PART_UNKNOWN, PART_DISK },
+		[BY_HARDIRQ] = { PART_UNKNOWN, PART_DISK },
+		[BY_EXIT] = { PART_UNKNOWN, PART_DISK },
+		[BY_STRANGER] = { PART_UNKNOWN, PART_DISK },
+	},
 };
 
 #undef EACH

@@ -6,7 +6,7 @@ use crate::joined::Joined;
 use crate::waits::futex::{Primitive, WaitClass};
 use crate::waits::kind::WaitKind;
 use crate::waits::objects::WaitKey;
-use crate::waits::system_call::{SystemCall, locks_file, system_call, system_call_name};
+use crate::waits::system_call::system_call_name;
 
 impl Joined {
     /// What a sleep was for.
@@ -41,11 +41,7 @@ impl Joined {
 
     /// Whether a sleep was one for a lock.
     pub fn is_lock_wait(&self, wait: &Wait) -> bool {
-        let may_be = match system_call(wait) {
-            SystemCall::Futex | SystemCall::Poll => true,
-            _ => locks_file(wait),
-        };
-        may_be && self.class_of(wait) == Some(WaitClass::Lock)
+        self.class_of(wait) == Some(WaitClass::Lock)
     }
 
     /// What a sleep was for, in a word or two: what the kernel's stack says, or the system call's

@@ -463,12 +463,12 @@ impl WaitObjects {
             self.kind(wait, stacks)
                 .map_or_else(|| call_name(wait), |kind| kind.name.into())
         };
+        if let Some(lock) = self.kernel_lock(wait, stacks) {
+            return WaitKey::of_lock(lock, wait.tgid);
+        }
         let object = match system_call(wait) {
             SystemCall::Poll if let Some(lock) = self.polled_lock(wait, stacks) => {
                 return WaitKey::of_lock(lock, wait.tgid);
-            }
-            SystemCall::Other if locks_file(wait) => {
-                return WaitKey::of_lock(Primitive::File, wait.tgid);
             }
             SystemCall::Futex => return self.key_of_futex(wait, stacks),
             SystemCall::Poll if wait.epoll != 0 => WaitObject::Epoll(wait.epoll),
@@ -488,10 +488,17 @@ impl WaitObjects {
     pub(crate) fn may_have_class(&self, wait: &Wait, stacks: &StackNames) -> bool {
         match system_call(wait) {
             SystemCall::Futex => true,
-            SystemCall::Poll => self.polled_lock(wait, stacks).is_some(),
-            SystemCall::Other => locks_file(wait),
-            _ => false,
+            SystemCall::Poll if self.polled_lock(wait, stacks).is_some() => true,
+            _ => self.kernel_lock(wait, stacks).is_some(),
         }
+    }
+
+    /// A lock that a system call or a page fault slept for, and not the program itself.
+    fn kernel_lock(&self, wait: &Wait, stacks: &StackNames) -> Option<Primitive> {
+        if locks_file(wait) {
+            return Some(Primitive::File);
+        }
+        self.kind(wait, stacks)?.lock()
     }
 
     fn polled_lock(&self, wait: &Wait, stacks: &StackNames) -> Option<Primitive> {

@@ -212,7 +212,10 @@ pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {
         SystemCall::Sleep => Part::Timer,
         SystemCall::Uring => Part::Uring,
         SystemCall::Child => Part::Thread,
-        SystemCall::Other if wait.io_wait || wait.uninterruptible => Part::Disk,
+        SystemCall::Other if wait.io_wait || wait.uninterruptible => match wait.wake_context {
+            WakeContext::Task if woken_by_target => Part::Thread,
+            _ => Part::Disk,
+        },
         SystemCall::Other => Part::Unknown,
     }
 }

@@ -245,7 +245,10 @@ fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
         return who;
     };
     // The interpreter lets its lock go in a place of its own, whatever it was held for.
-    let of_interpreter = key.object.primitive().is_some_and(Primitive::is_single);
+    let of_interpreter = key
+        .object
+        .primitive()
+        .is_some_and(Primitive::is_interpreters);
     let place = place(model, hold.stack)
         .filter(|_| !of_interpreter)
         .map_or_else(String::new, |function| format!(" in {function}"));
@@ -328,7 +331,7 @@ fn which(primitive: Option<Primitive>) -> &'static str {
         Some(Primitive::Advisory) => {
             "which number it was taken by does not show: all waits of the kind are taken together"
         }
-        Some(Primitive::File) => {
+        Some(Primitive::File | Primitive::Inode) => {
             "which file it was does not show: all waits of the kind are taken together"
         }
         _ => "which of them it was does not show: all waits of the kind are taken together",
@@ -486,6 +489,18 @@ fn fix_of_lock(key: &WaitKey, held_across: bool) -> &'static str {
             "release the file's lock as soon as the file is read or written (PHP: \
              session_write_close), and do the work before or after; or have a file, or a range of \
              it, for each of those that need not exclude each other"
+        }
+        Some(Primitive::MemoryMap) => {
+            "who maps, fills, unmaps or protects memory, or forks, has the process's memory map \
+             alone meanwhile, and whoever maps or touches new memory waits: do it less often and \
+             for less at once, keep what is mapped instead of giving it back (an allocator's \
+             thresholds, a pool), fill it outside (no MAP_POPULATE), and start children with \
+             posix_spawn or from a small process"
+        }
+        Some(Primitive::Inode) => {
+            "writes to one file exclude each other, and who truncates, allocates or writes through \
+             to the disk (O_SYNC, O_DIRECT) has it for long: have one thread write for all, or a \
+             file for each that writes, and sync apart from writing"
         }
         _ if held_across => {
             "do not wait with the lock in hand: take what is needed, let the lock go, then do the \

@@ -23,7 +23,11 @@ impl Nested {
         }
         let interpreters = locks
             .iter()
-            .filter(|(key, _)| key.object.primitive().is_some_and(Primitive::is_single))
+            .filter(|(key, _)| {
+                key.object
+                    .primitive()
+                    .is_some_and(Primitive::is_interpreters)
+            })
             .map(|(key, lock)| (key, Covered::new(waited(lock))))
             .collect();
         let outer = locks.iter().filter_map(|(key, lock)| {

@@ -227,7 +227,7 @@ impl Workers {
         let threads = self.hands.iter().filter_map(|tid| model.threads.get(tid));
         let waits = threads.flat_map(|thread| thread.timeline.waits());
         let mut locks = waits.filter_map(|wait| model.primitive_of(wait));
-        locks.find(|lock| lock.is_single())
+        locks.find(|lock| lock.is_interpreters())
     }
 
     /// Whether a sleep ended with a job: who hands them out ended it, and it was no lock.

@@ -54,7 +54,10 @@ impl Locks {
             let key = lock_of(model, wait);
             // Those that try again and again, and those that may be several, tell no order.
             let told = !key.object.may_be_several()
-                && !key.object.primitive().is_some_and(Primitive::is_single);
+                && !key
+                    .object
+                    .primitive()
+                    .is_some_and(Primitive::is_interpreters);
             let Some(hold) = model.hold(wait).filter(|_| told) else {
                 continue;
             };

@@ -56,6 +56,11 @@ pub enum Primitive {
     Named,
     /// A lock on a file that a program asked for, by `flock` or `fcntl`.
     File,
+    /// The kernel's lock of a process's memory map: who maps and unmaps has it alone, and page
+    /// faults take it together.
+    MemoryMap,
+    /// The kernel's lock of a file (its inode): who writes has it alone.
+    Inode,
     /// A lock of a database that stands for nothing in it: an application asked for it by a number.
     Advisory,
     /// A time to pass, in a function that sleeps on a condition variable.
@@ -93,6 +98,8 @@ impl Primitive {
             Primitive::WholeTable => "table lock (MyISAM, Aria, MEMORY)",
             Primitive::Named => "named lock (GET_LOCK)",
             Primitive::File => "advisory file lock",
+            Primitive::MemoryMap => "lock of the process's memory map (mmap_lock)",
+            Primitive::Inode => "kernel's lock of a file (inode)",
             Primitive::Advisory => "advisory lock of the database",
             Primitive::Sleep => "sleep",
             Primitive::Channel => "channel",
@@ -104,7 +111,7 @@ impl Primitive {
     pub fn with_article(self) -> String {
         let name = self.name();
         let article = match name.chars().next() {
-            _ if self.is_single() => "the",
+            _ if self.is_single() || self == Primitive::Inode => "the",
             Some('a' | 'e' | 'i' | 'o' | 'u') => "an",
             _ => "a",
         };
@@ -131,6 +138,8 @@ impl Primitive {
                 | Primitive::WholeTable
                 | Primitive::Named
                 | Primitive::File
+                | Primitive::MemoryMap
+                | Primitive::Inode
                 | Primitive::Advisory
         )
     }
@@ -164,6 +173,11 @@ impl Primitive {
 
     /// Whether a process has only one of them.
     pub const fn is_single(self) -> bool {
+        self.is_interpreters() || matches!(self, Primitive::MemoryMap)
+    }
+
+    /// Whether who runs code of an interpreted language has it.
+    pub const fn is_interpreters(self) -> bool {
         matches!(self, Primitive::Gil | Primitive::Gvl)
     }
 
@@ -389,7 +403,8 @@ fn within(sleeps_at: Primitive, outer: &[Label], gvl: &HashSet<Arc<str>>) -> Opt
             return Some(Primitive::Named);
         }
         // What a JVM does with its own mutexes on the way is over at once.
-        return (sleeps_at != Primitive::Mutex || primitive.is_single()).then_some(*primitive);
+        return (sleeps_at != Primitive::Mutex || primitive.is_interpreters())
+            .then_some(*primitive);
     }
     if sleeps_at != Primitive::Condvar {
         return None;

@@ -15,6 +15,7 @@
 use whywait_events::{Part, Wait};
 
 use crate::stacks::StackText;
+use crate::waits::futex::Primitive;
 use rules::RULES;
 
 mod rules;
@@ -30,6 +31,17 @@ pub struct WaitKind {
     pub name: &'static str,
     /// The part of a request's time that it is; `None`: the call and the waker say.
     pub part: Option<Part>,
+}
+
+impl WaitKind {
+    /// The lock that it was for, if that is one of which it can be told who held it.
+    pub(crate) fn lock(self) -> Option<Primitive> {
+        match self.name {
+            rules::MMAP | rules::FAULT_MMAP => Some(Primitive::MemoryMap),
+            rules::INODE => Some(Primitive::Inode),
+            _ => None,
+        }
+    }
 }
 
 /// What a wait was for, by its kernel stack; `None` when that does not say it.

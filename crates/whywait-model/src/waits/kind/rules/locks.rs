@@ -3,6 +3,7 @@
 
 use whywait_events::Part;
 
+use crate::waits::kind::rules::{INODE, MMAP};
 use crate::waits::kind::{Rule, lock, on};
 
 /// Functions that lock a file, or a folder to change or look up what is in it, and are the
@@ -87,7 +88,7 @@ const MMAP_LOCK: &[&str] = &[
 
 /// Locks that the kernel holds on a program's behalf, and those that programs ask for.
 pub(super) const LOCKS: &[Rule] = &[
-    lock(FILE_LOCK, "file lock (inode)"),
+    lock(FILE_LOCK, INODE),
     // Calls that use a descriptor's position, as read and write, exclude each other.
     lock(&["fdget_pos", "__fdget_pos"], "file lock (position)"),
     lock(
@@ -105,7 +106,7 @@ pub(super) const LOCKS: &[Rule] = &[
         "metadata lock",
         Part::Lock,
     ),
-    lock(MMAP_LOCK, "mmap lock"),
+    lock(MMAP_LOCK, MMAP),
     on(
         &["flock_lock_inode_wait", "__do_sys_flock", "__x64_sys_flock"],
         "file lock (flock)",

@@ -2,6 +2,7 @@
 
 use whywait_events::Part;
 
+use crate::waits::kind::rules::FAULT_MMAP;
 use crate::waits::kind::{Rule, lock, on};
 
 /// Memory is short. What it delays is the page fault or the call that wants memory; which of them,
@@ -96,7 +97,7 @@ pub(super) const PAGE_FAULT: &[Rule] = &[
             "mmap_read_lock",
             "lock_vma_under_rcu",
         ],
-        "page fault (mmap lock)",
+        FAULT_MMAP,
     )
     .under(FAULT),
     on(

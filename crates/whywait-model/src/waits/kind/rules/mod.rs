@@ -18,6 +18,11 @@ mod locks;
 mod memory;
 mod network;
 
+/// Kinds that are waits for a lock of which it can be told who held it.
+pub(super) const MMAP: &str = "mmap lock";
+pub(super) const FAULT_MMAP: &str = "page fault (mmap lock)";
+pub(super) const INODE: &str = "file lock (inode)";
+
 /// The first rule that matches says what it is.
 pub(super) const RULES: &[&[Rule]] = &[
     STOPPED, MEMORY, PAGE_FAULT, THROTTLED, REMOTE, OSYNC, FSYNC, SYNC, LOCKS, DISK, NETWORK,
