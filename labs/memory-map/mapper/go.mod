@@ -1,0 +1,3 @@
+module mapper
+
+go 1.19
