@@ -10,7 +10,7 @@ use whywait_words::{counted, duration, percent};
 use super::{DECLARATION, lasts, most_at_a_time, p99};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
-use crate::numbers::{MOST, Share};
+use crate::numbers::{MOST, NEARLY_ALL, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Bound, Gone, ReadByThread, Spared, name, workers_of};
@@ -24,7 +24,8 @@ struct BusyCrew<'a> {
     requests: Vec<RequestRef<'a>>,
     /// When requests lay unread, in order and apart.
     unread: Vec<Interval>,
-    /// How long that was, by worker, and for how long of it the workers were awake.
+    /// How long that was, for as many as can work at a time, and for how long of it workers were
+    /// awake.
     all_ns: u64,
     awake_ns: u64,
     /// Altogether they were so long on a CPU, and so long without one.
@@ -57,7 +58,8 @@ impl<'a> BusyCrew<'a> {
         let unread = requests.iter().map(|one| (one.ready_ns, one.served_ns()));
         let unread = merged(unread.collect());
         let each_ns = sum(unread.iter().map(|(from, to)| to.saturating_sub(*from)));
-        let all_ns = each_ns.saturating_mul(threads.len() as u64);
+        let at_a_time = threads.len().min(model.meta.host.cpus as usize);
+        let all_ns = each_ns.saturating_mul(at_a_time as u64);
         let lay = Covered::new(unread.clone());
         let asleep_ns = sum(threads.iter().map(|thread| slept_ns(thread, &lay)));
         let used = |thread: &&Thread| model.cpu.threads.get(&(thread.tgid, thread.tid));
@@ -66,7 +68,10 @@ impl<'a> BusyCrew<'a> {
         let runnable_ns = sum(used.iter().map(|one| one.runnable_ns));
         let crew = Self {
             // Sleeps that were too short to be recorded are in neither.
-            awake_ns: (all_ns.saturating_sub(asleep_ns)).min(on_cpu_ns.saturating_add(runnable_ns)),
+            awake_ns: (each_ns.saturating_mul(threads.len() as u64))
+                .saturating_sub(asleep_ns)
+                .min(on_cpu_ns.saturating_add(runnable_ns))
+                .min(all_ns),
             on_cpu_ns,
             runnable_ns,
             workers,
@@ -78,14 +83,25 @@ impl<'a> BusyCrew<'a> {
         crew.has_no_time_left(model).then_some(crew)
     }
 
-    /// Awake for most of the time in which requests lay unread, and not just to poll.
+    /// Whether there are more of them than CPUs. Some runtimes have more threads than they let run at
+    /// a time (Go's scheduler), and others' workers may all be asleep but for one.
+    fn has_more_than_cpus(&self, model: &Model) -> bool {
+        self.threads.len() > model.meta.host.cpus as usize
+    }
+
+    /// Awake for most of the time in which requests lay unread, and not just to poll. Where there
+    /// are more than CPUs, with nearly all of these.
     fn has_no_time_left(&self, model: &Model) -> bool {
         let goes_round = |tid: u32| {
             let mut bursts = model.bursts.threads().into_iter();
             bursts.any(|one| one.tid == tid && one.goes_round())
         };
+        let enough = match self.has_more_than_cpus(model) {
+            true => *NEARLY_ALL,
+            false => *MOST,
+        };
         self.all_ns > 0
-            && Share::new(self.awake_ns, self.all_ns).is_at_least(*MOST)
+            && Share::new(self.awake_ns, self.all_ns).is_at_least(enough)
             && !self.workers.iter().any(|tid| goes_round(*tid))
     }
 
@@ -168,7 +184,17 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let slow = waited
         .iter()
         .filter(|(ns, latency_ns)| dominates(*ns, *latency_ns));
-    let queued = Shares::new(slow.copied());
+    let mut queued = Shares::new(slow.copied());
+    // However short a turn is: where most of all requests spend most of their time so, it is no accident.
+    let threshold_ns = model.threshold_ns();
+    let behind_others = waited.iter().filter(|(ns, latency_ns)| {
+        *ns >= threshold_ns && Share::new(*ns, *latency_ns).is_at_least(*MOST)
+    });
+    let behind_others: Vec<(u64, u64)> = behind_others.copied().collect();
+    let all = model.requests_that_count() as usize;
+    if Share::counted(behind_others.len(), all).is_at_least(*MOST) {
+        queued = Shares::new(behind_others.into_iter());
+    }
     let all_ns = sum(waited.iter().map(|(_, latency_ns)| *latency_ns));
     if Share::new(queued.latency_ns, all_ns).is_below(*MOST) {
         return None;
@@ -212,8 +238,15 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .requests
         .iter()
         .map(|one| (one.ready_ns, one.served_ns()));
+    let are_busy = match crew.has_more_than_cpus(model) {
+        true => format!(
+            "keep {} busy",
+            counted(model.meta.host.cpus as usize, "CPU")
+        ),
+        false => "are busy".to_owned(),
+    };
     let title = format!(
-        "{} that serve a request at a time are busy {} of the time in which others lie \
+        "{} that serve a request at a time {are_busy} {} of the time in which others lie \
          unread ({} of it all){does}; up to {} wait for one of them",
         slow_paths::who(model, &crew.workers),
         percent(crew.awake_ns, crew.all_ns),
