@@ -608,6 +608,18 @@ impl<'a> WaitLine<'a> {
         self
     }
 
+    /// In no system call.
+    pub fn in_no_call(mut self) -> Self {
+        self.wait.syscall = None;
+        self
+    }
+
+    /// No signal ends it.
+    pub fn uninterruptible(mut self) -> Self {
+        self.wait.uninterruptible = true;
+        self
+    }
+
     /// For a device: no signal ends it.
     pub fn for_io(mut self) -> Self {
         self.wait.uninterruptible = true;

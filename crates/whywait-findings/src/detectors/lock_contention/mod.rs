@@ -4,8 +4,8 @@
 //! **Invariant.** Nobody waits for a lock that another thread holds across a wait, or for long.
 //!
 //! **Evidence.** Sleeps that are classed as waits for a lock (see `whywait_model::waits`): on a
-//! futex, in a poll where a database's processes wait for rows, or in `flock` and `fcntl`. They are
-//! on the critical paths of slow requests or, in a program that serves none, for a notable part of
+//! futex, in a poll where a database's processes wait for rows, in `flock` and `fcntl`, or for the
+//! kernel's lock of the memory map or of a file. They are on the critical paths of slow requests or, in a program that serves none, for a notable part of
 //! the run. Who ended them held the lock; since when, where and across what shows in that thread's
 //! own waits and samples.
 //!

@@ -779,6 +779,57 @@ fn a_file_that_a_process_has_locked_has_a_holder() {
     assert!(finding.fix.contains("file"), "{}", finding.fix);
 }
 
+/// A thread that wants to map, and whose kernel stack says that it waits for `function`, innermost
+/// first: in mmap, or in no call, which is a page fault.
+fn maps<const IN_CALL: bool>(
+    script: &mut Script,
+    stack: StackId,
+    tid: u32,
+    (from, to): (u64, u64),
+    by: u32,
+) {
+    const MMAP: u32 = 9;
+    let kernel: &[&str] = match IN_CALL {
+        true => &["ksys_mmap_pgoff", "vm_mmap_pgoff"],
+        false => &["asm_exc_page_fault", "lock_mm_and_find_vma"],
+    };
+    let kernel = script.stack(kernel);
+    let wait = script.wait(tid, MMAP, from, to).stack(stack).kernel(kernel);
+    let wait = wait.uninterruptible();
+    let wait = if IN_CALL { wait } else { wait.in_no_call() };
+    wait.by(by).done();
+}
+
+#[test]
+fn the_memory_map_has_a_holder_for_those_that_map_and_those_that_touch() {
+    const NAME: &str = "lock of the process's memory map (mmap_lock)";
+    for script in [
+        one_at_a_time(false, maps::<true>, &["main", "app::fill", "mmap"]),
+        one_at_a_time(false, maps::<false>, &["main", "app::fill"]),
+    ] {
+        let finding = of_kind(&script, NAME);
+        assert!(finding.title.contains("for the lock"), "{}", finding.title);
+        assert!(finding.fix.contains("posix_spawn"), "{}", finding.fix);
+    }
+}
+
+#[test]
+fn a_file_that_another_thread_writes_has_a_holder() {
+    const WRITE: u32 = 1;
+    let writes = |script: &mut Script, stack, tid, (from, to), by| {
+        let kernel = script.stack(&["vfs_write", "ext4_buffered_write_iter"]);
+        let wait = script.wait(tid, WRITE, from, to).stack(stack);
+        wait.kernel(kernel).uninterruptible().by(by).done();
+    };
+    let script = one_at_a_time(false, writes, &["main", "app::append", "write"]);
+    let finding = of_kind(&script, "kernel's lock of a file (inode)");
+    assert!(
+        finding.title.contains("for the kernel's"),
+        "{}",
+        finding.title
+    );
+}
+
 #[test]
 fn a_record_that_a_process_has_locked_too_but_no_other_fcntl() {
     const FCNTL: u32 = 72;

@@ -150,6 +150,56 @@ fn workers_that_lack_a_cpu_are_noted() {
     assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
 }
 
+/// As Go's threads: four, of which two run at a time, as there are CPUs. Twenty requests come
+/// together, and each takes `work_ms`.
+fn more_workers_than_cpus(work_ms: u64, on_cpu_ms: u64) -> Script {
+    let mut script = Script::new();
+    let rank = script.stack(&["main", "app_rank"]);
+    script.recorded(|recorded| recorded.meta.host.cpus = 2);
+    for tid in 1..=4 {
+        script
+            .thread(tid, "worker")
+            .burns(tid, rank, 10, 10 + 10 * work_ms);
+        script.cpu(&Cpu {
+            tgid: TGID,
+            tid,
+            on_cpu_ns: on_cpu_ms * MS,
+            ..Cpu::default()
+        });
+    }
+    for n in 0..20 {
+        let (tid, read) = (n % 4 + 1, 10 + u64::from(n) / 2 * work_ms);
+        script
+            .request(u64::from(n) + 1)
+            .ready(10)
+            .read(read, tid)
+            .answered(read + work_ms, tid);
+    }
+    script.ends(500);
+    script
+}
+
+#[test]
+fn workers_that_keep_all_cpus_busy_are_saturated_however_many_they_are() {
+    let findings = detect(&Facts::of(&more_workers_than_cpus(40, 200).model()));
+    assert_eq!(
+        findings[0].title,
+        "4 threads worker that serve a request at a time keep 2 CPUs busy 100 % of the time in \
+         which others lie unread (90 % of it all): app_rank takes 100 % of their work; up to 18 \
+         requests wait for one of them"
+    );
+    // The CPUs have time left.
+    assert!(detect(&Facts::of(&more_workers_than_cpus(40, 150).model())).is_empty());
+}
+
+/// The kept recordings hold that they are most of all requests, the quick ones, too.
+#[test]
+fn turns_may_be_short_where_most_requests_wait_for_those_of_others() {
+    let short = more_workers_than_cpus(1, 5);
+    let findings = detect(&Facts::of(&short.model()));
+    assert_eq!(findings[0].severity, Severity::Note, "{findings:#?}");
+}
+
 /// Four workers on two CPUs, say: more CPUs are what their own work needs.
 #[test]
 fn workers_that_take_the_cpus_from_each_other_are_saturated() {
