@@ -138,8 +138,9 @@ pub(super) fn finding(
     };
     // A device is shared: what else it does, and how much is asked of it, could be otherwise.
     let device = matches!(key.target, WaitTarget::Disk | WaitTarget::Memory);
-    // A full pipe is a reader that is slower than who writes: it could read sooner.
-    let backed_up = fix::is_full_pipe(&whats);
+    // A full pipe is a reader that is slower than who writes, and a full queue one that is slower
+    // than who connects: it could be quicker.
+    let backed_up = fix::is_full_pipe(&whats) || fix::is_full_backlog(&whats);
     let finding = finding
         .takes_as_long(
             shares
@@ -340,6 +341,9 @@ fn title_of(target: WaitTarget, whats: &[(&str, u64)], peer: Option<Peer<'_>>, n
         WaitTarget::Timer if first.ends_with("sleep") => first.to_owned(),
         WaitTarget::Timer => format!("a timeout ({first})"),
         WaitTarget::Peer if fix::is_full_pipe(whats) => format!("room in a pipe ({first})"),
+        WaitTarget::Peer if fix::is_full_backlog(whats) => {
+            format!("a place in the accept queue of a unix socket ({first})")
+        }
         WaitTarget::Peer => {
             peer.map_or_else(|| format!("a peer ({first})"), |peer| peer.to_string())
         }

@@ -21,6 +21,13 @@ pub(super) fn is_full_pipe(whats: &[(&str, u64)]) -> bool {
     first.is_some_and(|(what, _)| broad_kind(what) == "pipe write")
 }
 
+/// Whether that is mostly an accept queue without room, of a unix socket. (TCP drops what comes then,
+/// and who connects tries again: see `connect-retried`.)
+pub(super) fn is_full_backlog(whats: &[(&str, u64)]) -> bool {
+    let first = whats.first();
+    first.is_some_and(|(what, _)| *what == "connect (unix backlog full)")
+}
+
 /// What helps against such a wait.
 pub(super) fn of(
     model: &Model,
@@ -36,6 +43,12 @@ pub(super) fn of(
             "the pipe is full: who reads it (a collector of logs, a terminal, the parent process) \
              is slower than who writes: write less, have a thread of its own write from a queue \
              that drops what has no room, or make the reader quicker"
+        }
+        WaitTarget::Peer if is_full_backlog(whats) => {
+            "the accept queue of the socket is full: who accepts there is slower than those who \
+             connect: have more accept there, or one that does not work meanwhile, make it quicker, \
+             or keep connections open and use them again; a longer queue (listen's backlog, \
+             net.core.somaxconn) only moves the wait"
         }
         WaitTarget::Peer => {
             "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
