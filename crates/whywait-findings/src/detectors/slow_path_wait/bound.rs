@@ -3,7 +3,7 @@
 use whywait_events::Part;
 use whywait_model::{PathStep, SystemCall, system_call};
 
-use super::{OnPath, StepKey, WaitTarget};
+use super::{OnPath, StepKey, WaitTarget, fix};
 use crate::facts::Facts;
 use crate::shared::intervals::{in_proportion, sum};
 use crate::shared::replay::{Gone, Spared};
@@ -32,7 +32,7 @@ pub(super) fn spared<'a>(
             ns: step.step.ns().saturating_add(step.queued_ns),
         })
         .collect();
-    gone.extend(besides(facts, key, slow).map(|(step, ns)| Gone {
+    gone.extend(besides(facts, key, slow, on_path).map(|(step, ns)| Gone {
         tid: step.tid,
         from_ns: step.from_ns,
         to_ns: step.to_ns,
@@ -48,30 +48,44 @@ pub(super) fn spared<'a>(
 /// What a request may be spared besides the wait itself: the waits for a CPU behind it. Of the disk
 /// all waits for a CPU that threads of its role had on the path, and their sleeps for the disk that
 /// are too short to be steps: what they did between longer sleeps is one step, of which the kernel
-/// counted the parts.
+/// counted the parts. Of a place in an accept queue all waits for peers that such threads had: who
+/// accepts sooner also answers sooner.
 pub(super) fn besides_ns(
     facts: &Facts<'_>,
     key: &StepKey,
     request: &SlowRequest<'_>,
     on_path: &OnPath<'_>,
 ) -> u64 {
-    if key.target != WaitTarget::Disk {
-        return sum(on_path.steps.iter().map(|step| step.queued_ns));
-    }
-    sum(besides(facts, key, request).map(|(_, ns)| ns))
+    let queued_ns = match key.target {
+        WaitTarget::Disk => 0,
+        _ => sum(on_path.steps.iter().map(|step| step.queued_ns)),
+    };
+    let besides = besides(facts, key, request, on_path);
+    queued_ns.saturating_add(sum(besides.map(|(_, ns)| ns)))
 }
 
-/// The steps of a path on which a wait for the disk has more than the wait itself, and how much.
+/// The steps of a path on which a wait for the disk, or for a place in a queue, has more than the wait
+/// itself, and how much.
 fn besides<'a>(
     facts: &'a Facts<'_>,
     key: &'a StepKey,
     request: &'a SlowRequest<'_>,
+    on_path: &'a OnPath<'_>,
 ) -> impl Iterator<Item = (&'a PathStep, u64)> {
-    let steps = slow_paths::steps(request).filter(|_| key.target == WaitTarget::Disk);
-    steps.filter_map(|(part, step)| {
+    let of_disk = key.target == WaitTarget::Disk;
+    let of_queue = is_full_backlog(on_path);
+    let steps = slow_paths::steps(request).filter(move |_| of_disk || of_queue);
+    steps.filter_map(move |(part, step)| {
         let thread = facts.model.threads.get(&step.tid)?;
         if facts.role(step.tid) != key.role {
             return None;
+        }
+        if of_queue {
+            let counts = on_path
+                .steps
+                .iter()
+                .any(|own| own.step.from_ns == step.from_ns);
+            return (part == Part::Network && !counts).then(|| (step, step.ns()));
         }
         match part {
             Part::Runnable => Some((step, step.ns())),
@@ -83,4 +97,10 @@ fn besides<'a>(
             _ => None,
         }
     })
+}
+
+/// Whether the wait is mostly one for a place in an accept queue.
+pub(super) fn is_full_backlog(on_path: &OnPath<'_>) -> bool {
+    let longest = on_path.steps.iter().max_by_key(|step| step.step.ns());
+    longest.is_some_and(|step| fix::is_full_backlog(&[(&step.is.what, step.step.ns())]))
 }

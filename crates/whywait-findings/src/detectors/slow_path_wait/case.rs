@@ -8,7 +8,7 @@ use whywait_model::{
 };
 use whywait_words::{counted, duration, percent, shares};
 
-use super::bound::besides_ns;
+use super::bound::{self, besides_ns};
 use super::tries::Tries;
 use super::{DECLARATION, Dominated, OnPath, StepKey, WaitTarget, by_ns, fix};
 use crate::detectors::{lock_contention, slow_upstream};
@@ -367,15 +367,22 @@ fn besides(facts: &Facts<'_>, key: &StepKey, group: &Dominated<'_>, ns: u64) -> 
     let members = group.iter();
     let besides_ns =
         sum(members.map(|(request, on_path)| besides_ns(facts, key, request, on_path)));
-    let text = format!(
-        "besides, another {} {}; the bound has them, too",
-        duration(besides_ns),
-        if key.target == WaitTarget::Disk {
+    let why = match key.target {
+        WaitTarget::Disk => {
             "for a CPU, which the kernel's writers may have had, and in sleeps for the disk that \
              were short"
-        } else {
-            "for a CPU, which a thread that does not sleep keeps"
         }
+        _ if group
+            .iter()
+            .any(|(_, on_path)| bound::is_full_backlog(on_path)) =>
+        {
+            "for answers, which come sooner from who accepts sooner, and for a CPU"
+        }
+        _ => "for a CPU, which a thread that does not sleep keeps",
+    };
+    let text = format!(
+        "besides, another {} {why}; the bound has them, too",
+        duration(besides_ns)
     );
     Share::new(besides_ns, ns)
         .is_at_least(*NOTABLE)
