@@ -21,7 +21,8 @@ static struct {
 } truth;
 
 static void *map(size_t bytes, int flags) {
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    int all = MAP_PRIVATE | MAP_ANONYMOUS | flags;
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, all, -1, 0);
     if (at == MAP_FAILED)
         die("mmap");
     return at;

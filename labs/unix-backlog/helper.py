@@ -1,5 +1,5 @@
-"""A service on a unix socket: one thread that accepts, and works for 10 ms for each connection. It is
-the `peer` of a lab: nobody watches it.
+"""A service on a unix socket: one thread that accepts, and works for 10 ms for each connection. It
+is the `peer` of a lab: nobody watches it.
 
     helper.py DIR [--backlog N] [--threads]
 

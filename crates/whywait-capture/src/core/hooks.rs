@@ -38,8 +38,8 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
     options.target_waits || perf::online_cpus().len() > CPUS
 }
 
-/// Has libbpf do all but load the programs: it makes the maps, and puts the places of fields in this
-/// kernel into the instructions.
+/// Has libbpf do all but load the programs: it makes the maps, and puts the places of fields in
+/// this kernel into the instructions.
 pub(crate) fn prepare(object: &mut OpenObject) -> libbpf_rs::Result<()> {
     // SAFETY: the object is open, and nobody else has it.
     let failed = unsafe { libbpf_sys::bpf_object__prepare(object.as_libbpf_object().as_ptr()) };
@@ -223,8 +223,8 @@ impl Ready {
             options.log_size = log.len() as u32;
             options.log_buf = log.as_mut_ptr().cast();
         }
-        // SAFETY: all that the options point to lives until the call returns; the descriptor that it
-        // returns is nobody else's.
+        // SAFETY: all that the options point to lives until the call returns; the descriptor that
+        // it returns is nobody else's.
         unsafe {
             let fd = libbpf_sys::bpf_prog_load(
                 libbpf_sys::BPF_PROG_TYPE_TRACING,

@@ -5,7 +5,9 @@
 #include "core/state.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 
-/* The thread has done no I/O since `io_ns`. Not static: it is verified once, for all who call it. */
+/*
+ * The thread has done no I/O since `io_ns`. Not static: it is verified once, for all who call it.
+ */
 __noinline int send_busy(struct thread *thread, u64 end_ns)
 {
 	struct busy_record *record;

@@ -5,9 +5,9 @@
 //!
 //! **Evidence.** Sleeps that are classed as waits for a lock (see `whywait_model::waits`): on a
 //! futex, in a poll where a database's processes wait for rows, in `flock` and `fcntl`, or for the
-//! kernel's lock of the memory map or of a file. They are on the critical paths of slow requests or, in a program that serves none, for a notable part of
-//! the run. Who ended them held the lock; since when, where and across what shows in that thread's
-//! own waits and samples.
+//! kernel's lock of the memory map or of a file. They are on the critical paths of slow requests
+//! or, in a program that serves none, for a notable part of the run. Who ended them held the lock;
+//! since when, where and across what shows in that thread's own waits and samples.
 //!
 //! Tasks that wait for a lock are on no thread ([`of_tasks`]): of Go's, looks at the goroutines of
 //! slow requests say so, and what another one did that was elsewhere in the same function.

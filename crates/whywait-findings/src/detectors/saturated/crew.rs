@@ -83,8 +83,8 @@ impl<'a> BusyCrew<'a> {
         crew.has_no_time_left(model).then_some(crew)
     }
 
-    /// Whether there are more of them than CPUs. Some runtimes have more threads than they let run at
-    /// a time (Go's scheduler), and others' workers may all be asleep but for one.
+    /// Whether there are more of them than CPUs. Some runtimes have more threads than they let run
+    /// at a time (Go's scheduler), and others' workers may all be asleep but for one.
     fn has_more_than_cpus(&self, model: &Model) -> bool {
         self.threads.len() > model.meta.host.cpus as usize
     }
@@ -185,7 +185,8 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .iter()
         .filter(|(ns, latency_ns)| dominates(*ns, *latency_ns));
     let mut queued = Shares::new(slow.copied());
-    // However short a turn is: where most of all requests spend most of their time so, it is no accident.
+    // However short a turn is: where most of all requests spend most of their time so, it is no
+    // accident.
     let threshold_ns = model.threshold_ns();
     let behind_others = waited.iter().filter(|(ns, latency_ns)| {
         *ns >= threshold_ns && Share::new(*ns, *latency_ns).is_at_least(*MOST)
@@ -193,7 +194,7 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
     let behind_others: Vec<(u64, u64)> = behind_others.copied().collect();
     let all = model.requests_that_count() as usize;
     if Share::counted(behind_others.len(), all).is_at_least(*MOST) {
-        queued = Shares::new(behind_others.into_iter());
+        queued = Shares::new(behind_others);
     }
     let all_ns = sum(waited.iter().map(|(_, latency_ns)| *latency_ns));
     if Share::new(queued.latency_ns, all_ns).is_below(*MOST) {

@@ -64,8 +64,8 @@ pub(super) fn besides_ns(
     queued_ns.saturating_add(sum(besides.map(|(_, ns)| ns)))
 }
 
-/// The steps of a path on which a wait for the disk, or for a place in a queue, has more than the wait
-/// itself, and how much.
+/// The steps of a path on which a wait for the disk, or for a place in a queue, has more than the
+/// wait itself, and how much.
 fn besides<'a>(
     facts: &'a Facts<'_>,
     key: &'a StepKey,

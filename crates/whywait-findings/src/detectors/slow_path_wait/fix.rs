@@ -21,8 +21,8 @@ pub(super) fn is_full_pipe(whats: &[(&str, u64)]) -> bool {
     first.is_some_and(|(what, _)| broad_kind(what) == "pipe write")
 }
 
-/// Whether that is mostly an accept queue without room, of a unix socket. (TCP drops what comes then,
-/// and who connects tries again: see `connect-retried`.)
+/// Whether that is mostly an accept queue without room, of a unix socket. (TCP drops what comes
+/// then, and who connects tries again: see `connect-retried`.)
 pub(super) fn is_full_backlog(whats: &[(&str, u64)]) -> bool {
     let first = whats.first();
     first.is_some_and(|(what, _)| *what == "connect (unix backlog full)")
@@ -46,9 +46,9 @@ pub(super) fn of(
         }
         WaitTarget::Peer if is_full_backlog(whats) => {
             "the accept queue of the socket is full: who accepts there is slower than those who \
-             connect: have more accept there, or one that does not work meanwhile, make it quicker, \
-             or keep connections open and use them again; a longer queue (listen's backlog, \
-             net.core.somaxconn) only moves the wait"
+             connect: have more accept there, or one that does not work meanwhile, make it \
+             quicker, or keep connections open and use them again; a longer queue (listen's \
+             backlog, net.core.somaxconn) only moves the wait"
         }
         WaitTarget::Peer => {
             "look at the peer: why it takes so long; ask it earlier or several at once, cache its \
