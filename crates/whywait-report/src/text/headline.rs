@@ -438,12 +438,11 @@ fn late(page: &Page, open: &OpenRequests) -> String {
     match (open.unread, open.unaccepted) {
         (0, _) => {}
         (unread, 0) => who.push(format!("{} unread", count(unread))),
-        (unread, unaccepted) if unread == unaccepted => who.push(format!(
-            "{} on connections that nobody has accepted",
-            count(unaccepted)
-        )),
+        (unread, unaccepted) if unread == unaccepted => {
+            who.push(format!("{} on connections not accepted", count(unaccepted)))
+        }
         (unread, unaccepted) => who.push(format!(
-            "{} unread, {} of them on connections that nobody has accepted",
+            "{} unread, {} of them on connections not accepted",
             count(unread),
             count(unaccepted)
         )),
