@@ -34,7 +34,7 @@ const CPUS: usize = 2;
 const LOG_BYTES: usize = 16 << 20;
 
 /// Whether two threads are to load programs.
-pub(crate) fn is_wanted(options: &Options) -> bool {
+pub(crate) fn are_loaded_by_two(options: &Options) -> bool {
     options.target_waits || perf::online_cpus().len() > CPUS
 }
 

@@ -123,7 +123,7 @@ impl Programs {
             let names = open.maps.names.set_max_entries(1);
             names.map_err(|error| load_error(&error))?;
         }
-        let (skel, at_hooks) = load(open, btf, hooks::is_wanted(options), &chosen)?;
+        let (skel, at_hooks) = load(open, btf, hooks::are_loaded_by_two(options), &chosen)?;
         let mut programs = Self {
             skel,
             at_hooks,

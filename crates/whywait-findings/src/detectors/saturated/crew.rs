@@ -10,7 +10,7 @@ use whywait_words::{counted, duration, percent};
 use super::{DECLARATION, lasts, most_at_a_time, p99};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
-use crate::numbers::{MOST, NEARLY_ALL, Share};
+use crate::numbers::{MOST, Share, WORKERS_ASLEEP};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
 use crate::shared::replay::{Bound, Gone, ReadByThread, Spared, name, workers_of};
@@ -24,10 +24,10 @@ struct BusyCrew<'a> {
     requests: Vec<RequestRef<'a>>,
     /// When requests lay unread, in order and apart.
     unread: Vec<Interval>,
-    /// How long that was, for as many as can work at a time, and for how long of it workers were
-    /// awake.
+    /// How long that was, for as many as can work at a time, and for how long of it they were busy:
+    /// awake, or, where there are more than CPUs, on one, at least.
     all_ns: u64,
-    awake_ns: u64,
+    busy_ns: u64,
     /// Altogether they were so long on a CPU, and so long without one.
     on_cpu_ns: u64,
     runnable_ns: u64,
@@ -66,12 +66,19 @@ impl<'a> BusyCrew<'a> {
         let used: Vec<_> = threads.iter().filter_map(used).collect();
         let on_cpu_ns = sum(used.iter().map(|one| one.on_cpu_ns));
         let runnable_ns = sum(used.iter().map(|one| one.runnable_ns));
+        // Sleeps that were too short to be recorded are in neither.
+        let awake_ns = (each_ns.saturating_mul(threads.len() as u64))
+            .saturating_sub(asleep_ns)
+            .min(on_cpu_ns.saturating_add(runnable_ns));
+        // While nothing lay unread they may have had all CPUs.
+        let ran_ns = model.end_ns.saturating_sub(model.meta.started_ns);
+        let otherwise_ns = (ran_ns.saturating_sub(each_ns)).saturating_mul(at_a_time as u64);
+        let computed_ns = on_cpu_ns.saturating_sub(otherwise_ns).min(all_ns);
         let crew = Self {
-            // Sleeps that were too short to be recorded are in neither.
-            awake_ns: (each_ns.saturating_mul(threads.len() as u64))
-                .saturating_sub(asleep_ns)
-                .min(on_cpu_ns.saturating_add(runnable_ns))
-                .min(all_ns),
+            busy_ns: match threads.len() > at_a_time {
+                true => awake_ns.min(computed_ns),
+                false => awake_ns,
+            },
             on_cpu_ns,
             runnable_ns,
             workers,
@@ -90,18 +97,18 @@ impl<'a> BusyCrew<'a> {
     }
 
     /// Awake for most of the time in which requests lay unread, and not just to poll. Where there
-    /// are more than CPUs, with nearly all of these.
+    /// are more than CPUs, three quarters of these are theirs: of two that is more than one has.
     fn has_no_time_left(&self, model: &Model) -> bool {
         let goes_round = |tid: u32| {
             let mut bursts = model.bursts.threads().into_iter();
             bursts.any(|one| one.tid == tid && one.goes_round())
         };
         let enough = match self.has_more_than_cpus(model) {
-            true => *NEARLY_ALL,
+            true => *WORKERS_ASLEEP,
             false => *MOST,
         };
         self.all_ns > 0
-            && Share::new(self.awake_ns, self.all_ns).is_at_least(enough)
+            && Share::new(self.busy_ns, self.all_ns).is_at_least(enough)
             && !self.workers.iter().any(|tid| goes_round(*tid))
     }
 
@@ -250,7 +257,7 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         "{} that serve a request at a time {are_busy} {} of the time in which others lie \
          unread ({} of it all){does}; up to {} wait for one of them",
         slow_paths::who(model, &crew.workers),
-        percent(crew.awake_ns, crew.all_ns),
+        percent(crew.busy_ns, crew.all_ns),
         percent(lasting_ns, asked_ns),
         counted(most_at_a_time(lying), "request"),
     );

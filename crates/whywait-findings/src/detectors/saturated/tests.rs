@@ -175,7 +175,7 @@ fn more_workers_than_cpus(work_ms: u64, on_cpu_ms: u64) -> Script {
             .read(read, tid)
             .answered(read + work_ms, tid);
     }
-    script.ends(500);
+    script.starts(10).ends(10 + 10 * work_ms);
     script
 }
 
