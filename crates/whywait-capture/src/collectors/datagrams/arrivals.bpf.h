@@ -52,11 +52,11 @@ static __always_inline bool is_datagram(const struct sock *sk)
 }
 
 /* A connected socket hears nothing of strangers. */
-static __always_inline bool is_connected(struct sock *sk)
+static __always_inline bool is_connected(u64 sk)
 {
-	if (sk->__sk_common.skc_family == AF_UNIX)
-		return BPF_CORE_READ((struct unix_sock *)sk, peer) != 0;
-	return sk->__sk_common.skc_dport != 0;
+	if (KERNEL_READ(struct sock, sk, __sk_common.skc_family) == AF_UNIX)
+		return KERNEL_READ(struct unix_sock, sk, peer) != 0;
+	return KERNEL_READ(struct sock, sk, __sk_common.skc_dport) != 0;
 }
 
 /* How many datagrams lie in its queue. UDP has a second one, of those who read. */
@@ -160,7 +160,7 @@ static __noinline struct datagram_socket *datagram_socket_begins(struct sock *sk
 /* One that was there before whywait. */
 static __noinline int datagram_socket_was_there(struct sock *sk)
 {
-	if (!is_datagram(sk) || is_connected(sk) || datagram_socket_of(sk))
+	if (!is_datagram(sk) || is_connected((u64)sk) || datagram_socket_of(sk))
 		return 0;
 	if (sk->__sk_common.skc_family == AF_UNIX ? unix_address(sk) != 0 :
 						    sk->__sk_common.skc_num != 0)

@@ -24,8 +24,8 @@ static __noinline u64 asked_peer(struct peer_key *key, struct sock *sk, const st
 		return 0;
 	sends(&call, thread);
 	key->family = AF_INET;
-	if (sk->__sk_common.skc_dport) {
-		inet_peer(sk, sk->__sk_common.skc_family, key);
+	if (KERNEL_READ(struct sock, sk, __sk_common.skc_dport)) {
+		inet_peer(sk, KERNEL_READ(struct sock, sk, __sk_common.skc_family), key);
 		return call.data;
 	}
 	if (!call.address || bpf_probe_read_user(&address, 8, (void *)call.address))
@@ -42,10 +42,9 @@ static __noinline u64 asked_peer(struct peer_key *key, struct sock *sk, const st
 }
 
 /* The target asks. The same again belongs to the same exchange. */
-static __noinline int call_is_sent(struct datagram_socket *socket, struct sock *sk,
-				   const struct transfer *transfer, u32 bytes)
+static __noinline int call_is_sent(struct datagram_socket *socket, const struct thread *thread,
+				   u32 bytes)
 {
-	const struct thread *thread = transfer->thread;
 	struct peer_key to = {};
 	struct exchange *exchange;
 	struct question *question;
@@ -56,7 +55,7 @@ static __noinline int call_is_sent(struct datagram_socket *socket, struct sock *
 	if (!socket || !thread || socket->family == AF_UNIX || socket->sent >= MANY_SENT)
 		return 0;
 	socket->sent++;
-	data = asked_peer(&to, sk, thread);
+	data = asked_peer(&to, (struct sock *)socket->sk, thread);
 	if (!data)
 		return 0;
 	id = first_bytes(data);
@@ -70,43 +69,44 @@ static __noinline int call_is_sent(struct datagram_socket *socket, struct sock *
 		question->id = id;
 		question->state.id = __sync_fetch_and_add(&next_socket_id, 1) + 1;
 		question->state.role = SOCKET_CLIENT;
-		question->state.sk = (u64)sk;
+		question->state.sk = socket->sk;
 		question->state.family = socket->family;
-		question->state.recv_ns = transfer->now;
+		question->state.recv_ns = thread->io_ns;
 		exchange = &question->state.exchange;
 		__builtin_memset(exchange, 0, sizeof(*exchange));
-		exchange->first_send_ns = transfer->now;
+		exchange->first_send_ns = thread->io_ns;
 		exchange->task = task_of(thread);
 		exchange->tgid = thread->tgid;
-		exchange->fd = writes_to(transfer->task, thread);
+		exchange->fd = writes_to(thread);
 		exchange->seq = 1;
 		if (names_wanted)
 			keep_dns_question(question->state.id, 1, thread->tgid, data);
 	}
 	exchange = &question->state.exchange;
 	question->answers = socket->answered || to.port == __builtin_bswap16(DNS_PORT);
-	exchange->last_send_ns = transfer->now;
+	exchange->last_send_ns = thread->io_ns;
 	exchange->send_tid = thread->tid;
 	exchange->bytes_out += bytes;
 	return 0;
 }
 
-/* The target reads what may be an answer. */
-static __noinline int call_is_answered(struct datagram_socket *socket,
-				       const struct transfer *transfer, u32 bytes)
+/* The target reads what may be an answer. Not static, so that it is verified once. */
+__noinline int call_is_answered(struct datagram_socket *socket, const struct thread *thread,
+				u32 bytes)
 {
-	u64 now = transfer->now;
 	struct exchange *exchange;
 	struct question *question;
 	struct peer_sums *sums;
 	struct peer peer = {};
 	u32 place;
+	u64 now;
 	u16 id;
 
-	if (!socket || socket->family == AF_UNIX || transfer->thread->uring)
+	if (!socket || !thread || socket->family == AF_UNIX || thread->uring)
 		return 0;
+	now = thread->io_ns;
 	socket->sent = 0;
-	id = first_bytes(read_into(transfer->task));
+	id = first_bytes(read_into(bpf_get_current_task_btf()));
 	place = find_question(hash_of((u64)id << 32 | low_half(socket->id)), id);
 	if (!place)
 		return 0;
@@ -122,7 +122,7 @@ static __noinline int call_is_answered(struct datagram_socket *socket,
 	socket->answered = 1;
 	exchange->first_read_ns = now;
 	exchange->last_read_ns = now;
-	exchange->read_tid = transfer->thread->tid;
+	exchange->read_tid = thread->tid;
 	exchange->bytes_in = bytes;
 	exchange->timing = TIMED;
 	if (sums) {

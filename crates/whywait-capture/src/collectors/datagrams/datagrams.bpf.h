@@ -29,20 +29,28 @@
 /* What the kernel's range of ephemeral ports begins with where it cannot be read. */
 #define EPHEMERAL_PORTS 32768
 
+/* The program has named its address. */
+static __always_inline bool is_bound(const struct datagram_socket *socket)
+{
+	struct sock *sk = (struct sock *)socket->sk;
+
+	return BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & BOUND_LOCKS;
+}
+
 /*
  * It was there before, and the program has named its address: what it sends may answer what it read
  * then.
  */
-static __always_inline bool was_bound(const struct datagram_socket *socket, struct sock *sk)
+static __always_inline bool was_bound(const struct datagram_socket *socket)
 {
 	u64 followed_ns = sockets_followed_ns;
 
 	return socket->family != AF_UNIX && (!followed_ns || socket->found_ns < followed_ns) &&
-	       BPF_CORE_READ_BITFIELD(sk, sk_userlocks) & BOUND_LOCKS;
+	       is_bound(socket);
 }
 
 /* The first port that the kernel gives to sockets of which the program names none. */
-static __always_inline u16 first_ephemeral_port(struct sock *sk)
+static __always_inline u16 first_ephemeral_port(u64 sk)
 {
 	u64 at = (u64)KERNEL_READ(struct sock, sk, __sk_common.skc_net.net);
 	u32 range = 0;
@@ -62,15 +70,16 @@ static __always_inline u16 first_ephemeral_port(struct sock *sk)
 /*
  * What a socket is for that was there before whywait, of which the first datagram that is seen may
  * be a question or an answer: who asks has a port that the kernel has given it, as a rule, and
- * who is asked has not. Where both have one or neither has, that tells nothing.
+ * who is asked has not. Where both have one or neither has, that tells nothing. Not static, so that
+ * it is verified once.
  */
-static __noinline u8 role_by_ports(struct sock *sk, u16 peer)
+__noinline u32 role_by_ports(u64 sk, u16 peer)
 {
 	u16 first, own;
 
-	if (!sk || !peer)
+	if (!peer)
 		return DATAGRAM_NEW;
-	own = sk->__sk_common.skc_num;
+	own = KERNEL_READ(struct sock, sk, __sk_common.skc_num);
 	first = first_ephemeral_port(sk);
 	peer = __builtin_bswap16(peer);
 	if ((own >= first) == (peer >= first))
@@ -82,10 +91,10 @@ static __noinline u8 role_by_ports(struct sock *sk, u16 peer)
  * The same by what was read, and by what was sent before: what comes from the one who was sent
  * something answers that, as far as is known.
  */
-static __always_inline u8 role_by_arrival(const struct datagram_socket *socket, struct sock *sk,
+static __always_inline u8 role_by_arrival(const struct datagram_socket *socket,
 					  const struct arrival *arrival)
 {
-	u8 role = role_by_ports(sk, arrival->port);
+	u8 role = role_by_ports(socket->sk, arrival->port);
 
 	if (role != DATAGRAM_NEW)
 		return role;
@@ -98,16 +107,16 @@ static __always_inline u8 role_by_arrival(const struct datagram_socket *socket, 
 }
 
 /* What a socket is for on which something was read first, as far as can be told. */
-static __always_inline u8 role_by_read(const struct datagram_socket *socket, struct sock *sk)
+static __always_inline u8 role_by_read(const struct datagram_socket *socket)
 {
-	if (is_connected(sk))
+	if (is_connected(socket->sk))
 		return DATAGRAM_ASKS;
 	/*
 	 * It was there before, and nobody has named its address: what it reads may answer what it
 	 * asked then.
 	 */
 	if (socket->family != AF_UNIX && socket->found_ns < sockets_followed_ns &&
-	    !(BPF_CORE_READ_BITFIELD(sk, sk_userlocks) & BOUND_LOCKS))
+	    !is_bound(socket))
 		return DATAGRAM_ASKS;
 	return DATAGRAM_ASKED;
 }
@@ -129,51 +138,48 @@ static __always_inline bool speaks_quic(const struct datagram_socket *socket)
 	return socket->quic == (QUIC_HEARD | QUIC_SAID);
 }
 
-/* A thread has read from a socket that is no stream: `ret` bytes, or that error. */
-static __noinline int datagram_is_read(struct sock *sk, const struct transfer *transfer, int ret,
-				       int flags)
+/*
+ * A thread has read from a socket for datagrams. True: it was no question, and may be a name's
+ * answer. Not static, so that it is verified once, whatever way the socket's state was found.
+ */
+__noinline int datagram_was_read(struct datagram_socket *socket, struct thread *thread, int ret,
+				 int flags)
 {
-	struct thread *thread = transfer->thread;
-	struct datagram_socket *socket;
 	struct arrival arrival = {};
 	u8 serves = PROCESS_SERVES;
 	bool looked = false, noted = false;
+	bool connected;
+	u32 tgid;
 	u64 at;
 	u16 id;
 
-	if (!sk || !thread)
+	if (!socket || !thread)
 		return 0;
-	if (!is_datagram(sk))
-		return 0;
-	socket = datagram_socket_of(sk);
-	if (!socket)
-		socket = datagram_socket_begins(sk, is_connected(sk) ? DATAGRAM_ASKS : DATAGRAM_NEW,
-						ret >= 0);
-	if (!socket)
-		return dns_answers(sk, transfer->now, ret);
+	connected = is_connected(socket->sk);
+	tgid = thread->tgid; /* Linux 6.1 takes no key from within what is passed here */
 	if (ret >= 0 && !(flags & MSG_ERRQUEUE) && unlikely(socket->role == DATAGRAM_NEW)) {
-		if (was_bound(socket, sk) && !is_connected(sk)) {
+		if (was_bound(socket) && !connected) {
 			looked = true;
 			noted = which_arrival(socket, thread->tid, &arrival);
-			socket->role = role_by_arrival(socket, sk, &arrival);
+			socket->role = role_by_arrival(socket, &arrival);
 		} else {
-			socket->role = role_by_read(socket, sk);
+			socket->role = role_by_read(socket);
 		}
 		if (socket->role == DATAGRAM_ASKED)
-			bpf_map_update_elem(&processes, &thread->tgid, &serves, BPF_EXIST);
+			bpf_map_update_elem(&processes, &tgid, &serves, BPF_EXIST);
 	}
-	if (socket->role != DATAGRAM_ASKED || is_connected(sk)) {
+	if (socket->role != DATAGRAM_ASKED || connected) {
 		if (ret <= 0 || flags & MSG_ERRQUEUE)
-			return dns_answers(sk, transfer->now, ret);
+			return 1;
 		if (unlikely(socket->quic == QUIC_SAID) &&
-		    begins_as_quic(read_into(transfer->task)))
+		    begins_as_quic(read_into(bpf_get_current_task_btf())))
 			socket->quic |= QUIC_HEARD;
 		if (unlikely(speaks_quic(socket))) {
 			COUNT(datagrams_quic);
 			return 0;
 		}
-		call_is_answered(socket, transfer, ret);
-		return dns_answers(sk, transfer->now, ret);
+		call_is_answered(socket, thread, ret);
+		return 1;
 	}
 	if (ret < 0 || flags & MSG_ERRQUEUE)
 		return 0;
@@ -190,30 +196,48 @@ static __noinline int datagram_is_read(struct sock *sk, const struct transfer *t
 	}
 	if (!noted)
 		COUNT(datagrams_untimed);
-	at = thread->uring ? 0 : read_into(transfer->task);
+	at = thread->uring ? 0 : read_into(bpf_get_current_task_btf());
 	id = first_bytes(at);
 	if (unlikely(at && id != arrival.id))
 		look_around(socket, &arrival, id);
-	return question_is_read(socket, sk, transfer, &arrival, ret);
+	question_is_read(socket, thread, &arrival, ret);
+	return 0;
+}
+
+/* A thread has read from a socket that is no stream: `ret` bytes, or that error. */
+static __noinline int datagram_is_read(struct sock *sk, struct thread *thread, int ret, int flags)
+{
+	struct datagram_socket *socket;
+
+	if (!sk || !thread || !is_datagram(sk))
+		return 0;
+	socket = datagram_socket_of(sk);
+	if (!socket)
+		socket = datagram_socket_begins(
+			sk, is_connected((u64)sk) ? DATAGRAM_ASKS : DATAGRAM_NEW, ret >= 0);
+	if (socket && !datagram_was_read(socket, thread, ret, flags))
+		return 0;
+	return dns_answers(sk, thread->io_ns, ret);
 }
 
 /*
  * Whom a call sends to, 0: not known; the port, and the first two bytes. A function of its own, as
  * quic_is_sent is: see asked_peer.
  */
-static __noinline u32 addressee(struct sock *sk, struct thread *thread, u16 *port, u16 *id)
+static __noinline u32 addressee(const struct datagram_socket *socket, struct thread *thread,
+				u16 *port, u16 *id)
 {
 	struct dns_address address = {};
 	struct sent_call call;
 	u64 words[2] = {};
 	u32 peer;
 
-	if (!sk || !thread || !port || !id)
+	if (!socket || !thread || !port || !id)
 		return 0;
 	*port = 0;
 	sends(&call, thread);
 	*id = first_bytes(call.data);
-	if (sk->__sk_common.skc_family == AF_UNIX) {
+	if (socket->family == AF_UNIX) {
 		peer = thread->sent_to;
 		thread->sent_to = 0;
 		return peer;
@@ -231,7 +255,7 @@ static __noinline u32 addressee(struct sock *sk, struct thread *thread, u16 *por
 
 /* The open question that is answered by what goes to `peer`: its place and 1; 0: none. */
 static __always_inline u32 question_of(const struct datagram_socket *socket,
-				       const struct thread *thread, u64 sk, u32 peer, u16 id)
+				       const struct thread *thread, u32 peer, u16 id)
 {
 	u32 place = peer ? find_question(question_tag(socket, peer, id), id) : 0;
 	const struct question *question;
@@ -253,7 +277,7 @@ static __always_inline u32 question_of(const struct datagram_socket *socket,
 	if (!place)
 		return 0;
 	question = &questions[(place - 1) & (QUESTIONS - 1)];
-	if (!NOW(question_keys[(place - 1) & (QUESTIONS - 1)]) || question->state.sk != sk ||
+	if (!NOW(question_keys[(place - 1) & (QUESTIONS - 1)]) || question->state.sk != socket->sk ||
 	    question->state.recv_tid != thread->tid || (peer && question->peer))
 		return 0;
 	COUNT(datagrams_by_thread);
@@ -292,57 +316,66 @@ static __noinline bool quic_is_sent(struct datagram_socket *socket, const struct
 	return speaks_quic(socket);
 }
 
-/* A thread has sent `ret` bytes through a socket that is no stream. */
-static __noinline int datagram_is_sent(struct sock *sk, const struct transfer *transfer, int ret)
+/*
+ * A thread has sent `ret` bytes through a socket for datagrams. True: it was no answer, and may ask
+ * for a name. Not static, as above.
+ */
+__noinline int datagram_was_sent(struct datagram_socket *socket, struct thread *thread, int ret)
 {
-	struct thread *thread = transfer->thread;
-	struct datagram_socket *socket;
 	struct question *question;
 	u32 place, peer;
 	u16 id = 0, port;
 
-	if (!sk || !thread)
+	if (!socket || !thread)
 		return 0;
-	if (!is_datagram(sk))
-		return 0;
-	socket = datagram_socket_of(sk);
-	if (!socket)
-		socket = datagram_socket_begins(
-			sk, sockets_followed_ns ? DATAGRAM_ASKS : DATAGRAM_NEW, 0);
-	if (!socket)
-		return dns_asks(sk, thread, transfer->now);
 	if (unlikely(quic_is_sent(socket, thread, ret))) {
 		COUNT(datagrams_quic);
 		return 0;
 	}
-	if (socket->role == DATAGRAM_NEW && !was_bound(socket, sk))
+	if (socket->role == DATAGRAM_NEW && !was_bound(socket))
 		socket->role = DATAGRAM_ASKS;
 	if (socket->role == DATAGRAM_NEW) {
-		socket->sent_to = addressee(sk, thread, &port, &id);
-		if (role_by_ports(sk, port) != DATAGRAM_ASKS)
-			return dns_asks(sk, thread, transfer->now);
+		socket->sent_to = addressee(socket, thread, &port, &id);
+		if (role_by_ports(socket->sk, port) != DATAGRAM_ASKS)
+			return 1;
 		socket->role = DATAGRAM_ASKS;
 	}
 	if (socket->role != DATAGRAM_ASKED) {
-		call_is_sent(socket, sk, transfer, ret);
-		return dns_asks(sk, thread, transfer->now);
+		call_is_sent(socket, thread, ret);
+		return 1;
 	}
 	thread->open.bytes_out += ret;
-	cpu_answers(thread, socket->id, transfer->on_cpu_ns);
-	peer = addressee(sk, thread, &port, &id);
-	place = question_of(socket, thread, (u64)sk, peer, id);
+	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
+	peer = addressee(socket, thread, &port, &id);
+	place = question_of(socket, thread, peer, id);
 	if (!place) {
 		COUNT(datagrams_unasked);
-		return dns_asks(sk, thread, transfer->now);
+		return 1;
 	}
 	place = (place - 1) & (QUESTIONS - 1);
 	question = &questions[place];
 	if (peer && question->peer)
 		look_for_echo(socket, question->id, id);
 	socket->answered = 1;
-	question_is_answered(question, transfer, ret);
+	question_is_answered(question, thread, ret);
 	NOW(question_keys[place]) = 0;
 	return 0;
+}
+
+/* A thread has sent `ret` bytes through a socket that is no stream. */
+static __noinline int datagram_is_sent(struct sock *sk, struct thread *thread, int ret)
+{
+	struct datagram_socket *socket;
+
+	if (!sk || !thread || !is_datagram(sk))
+		return 0;
+	socket = datagram_socket_of(sk);
+	if (!socket)
+		socket = datagram_socket_begins(
+			sk, sockets_followed_ns ? DATAGRAM_ASKS : DATAGRAM_NEW, 0);
+	if (socket && !datagram_was_sent(socket, thread, ret))
+		return 0;
+	return dns_asks(sk, thread, thread->io_ns);
 }
 
 /* In the end: what nobody has answered. */

@@ -127,18 +127,15 @@ static __always_inline u16 first_bytes(u64 at)
 	return at && !bpf_probe_read_user(&id, sizeof(id), (void *)at) ? id : 0;
 }
 
-/* Answered by nobody so far: a question. */
-static __noinline int question_is_read(struct datagram_socket *socket, struct sock *sk,
-				       const struct transfer *transfer,
-				       const struct arrival *arrival, u32 bytes)
+/* Answered by nobody so far: a question. Not static, so that it is verified once. */
+__noinline int question_is_read(struct datagram_socket *socket, struct thread *thread,
+				const struct arrival *arrival, u32 bytes)
 {
-	struct thread *thread = transfer->thread;
-	u64 now = transfer->now;
 	struct question *question, *same;
 	struct socket_state *state;
 	u32 tag, place;
 
-	if (!socket || !arrival)
+	if (!socket || !thread || !arrival)
 		return 0;
 	tag = question_tag(socket, arrival->peer, arrival->id);
 	place = arrival->peer ? find_question(tag, arrival->id) : 0;
@@ -154,39 +151,40 @@ static __noinline int question_is_read(struct datagram_socket *socket, struct so
 	question->print = arrival->print;
 	question->answers = socket->answered;
 	state = &question->state;
-	begins_alone(state, thread, arrival->ns, now, bytes, transfer->on_cpu_ns);
-	state->sk = (u64)sk;
+	begins_alone(state, thread, arrival->ns, thread->io_ns, bytes, thread->io_on_cpu_ns);
+	state->sk = socket->sk;
 	state->local_port = socket->port;
 	state->family = socket->family;
 	state->kind = WORK_DATAGRAM;
 	state->peer = PEER_OTHER;
 	if (names_wanted && !thread->uring)
-		keep_dns_question(state->id, state->seq, thread->tgid, read_into(transfer->task));
+		keep_dns_question(state->id, state->seq, thread->tgid,
+				  read_into(bpf_get_current_task_btf()));
 	state->recv_task = unlikely(runtimes_known) ? goroutine_of(thread) : 0;
 	thread->question = place + 1;
-	cpu_serves(thread, socket->port, socket->id, bytes, transfer->on_cpu_ns);
+	cpu_serves(thread, socket->port, socket->id, bytes, thread->io_on_cpu_ns);
 	return 0;
 }
 
-/* What is sent answers this question. */
-static __noinline int question_is_answered(struct question *question,
-					   const struct transfer *transfer, u32 bytes)
+/* What is sent answers this question. Not static, as above. */
+__noinline int question_is_answered(struct question *question, const struct thread *thread,
+				    u32 bytes)
 {
-	const struct thread *thread = transfer->thread;
 	struct socket_state *state;
-	u64 now = transfer->now;
+	u64 now;
 
 	if (!question || !thread)
 		return 0;
+	now = thread->io_ns;
 	state = &question->state;
 	state->first_send_ns = now;
 	state->last_send_ns = now;
 	state->send_tid = thread->tid;
 	state->bytes_out = bytes;
-	account_service(state, thread, now, transfer->on_cpu_ns);
+	account_service(state, thread, now, thread->io_on_cpu_ns);
 	COUNT(datagrams_answered);
 	if (unlikely(now - state->ready_ns >= threshold_ns)) {
-		state->fd = thread->tgid == state->tgid ? writes_to(transfer->task, thread) : 0;
+		state->fd = thread->tgid == state->tgid ? writes_to(thread) : 0;
 		if (unlikely(runtimes_known))
 			state->send_task = task_of(thread);
 		state->emitted = send_request(state, now);

@@ -372,7 +372,7 @@ static __always_inline void exchange_begins(struct socket_state *socket,
 	exchange->read_tid = 0;
 	exchange->task = task_of(thread);
 	exchange->tgid = thread->tgid;
-	exchange->fd = writes_to(bpf_get_current_task_btf(), thread);
+	exchange->fd = writes_to(thread);
 	exchange->seq++;
 	exchange->over = 0;
 	exchange->fetches = fetches;

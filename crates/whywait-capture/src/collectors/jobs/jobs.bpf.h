@@ -106,26 +106,24 @@ static __always_inline u64 worker_at(const struct socket_state *socket)
 
 /* A worker has a message of `bytes` that came then. */
 static __noinline int job_begins(const struct socket_state *socket,
-				 const struct transfer *transfer, u64 key, u64 came_ns, u32 bytes)
+				 struct thread *thread, u64 key, u64 came_ns, u32 bytes)
 {
-	struct thread *thread = transfer->thread;
 	struct socket_state *job;
-	u64 now = transfer->now;
+	u64 now = thread->io_ns;
 
 	if (!socket || !thread)
 		return 0;
 	job = &jobs[take_job(key) & (JOBS - 1)];
 	make_job(job, thread, WORK_JOB, socket->exchange.peer, came_ns, now, bytes,
-		 transfer->on_cpu_ns);
+		 thread->io_on_cpu_ns);
 	job->recv_task = unlikely(runtimes_known) ? goroutine_of(thread) : 0;
 	return 0;
 }
 
 /* Its worker asks for the next one, or is done with it. */
-static __noinline int job_ends(const struct transfer *transfer, u64 key, u32 bytes)
+static __noinline int job_ends(struct thread *thread, u64 key, u32 bytes)
 {
-	const struct thread *thread = transfer->thread;
-	u64 now = transfer->now;
+	u64 now = thread->io_ns;
 	struct socket_state *job;
 	u32 place = find_job(key);
 
@@ -137,7 +135,7 @@ static __noinline int job_ends(const struct transfer *transfer, u64 key, u32 byt
 	job->last_send_ns = now;
 	job->send_tid = thread->tid;
 	job->bytes_out = bytes;
-	account_service(job, thread, now, transfer->on_cpu_ns);
+	account_service(job, thread, now, thread->io_on_cpu_ns);
 	if (unlikely(runtimes_known))
 		job->send_task = task_of(thread);
 	job_is_done(place, now);
@@ -147,7 +145,7 @@ static __noinline int job_ends(const struct transfer *transfer, u64 key, u32 byt
 /* A broker's answer to a fetch has been read: what else is read of it is no call's reply. */
 static __noinline int fetch_is_answered(struct socket_state *socket,
 					const struct arrivals *arrivals,
-					const struct transfer *transfer, u32 bytes)
+					struct thread *thread, u32 bytes)
 {
 	struct exchange *exchange;
 	u64 came_ns;
@@ -155,8 +153,8 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 	if (!socket)
 		return 0;
 	exchange = &socket->exchange;
-	was_read(socket, transfer->now);
-	came_ns = noted_arrival(socket, arrivals, bytes, transfer->now);
+	was_read(socket, thread->io_ns);
+	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
 	/* It was there before it was asked for: the answer to something else, that came late. */
 	if (came_ns < exchange->first_send_ns)
 		came_ns = exchange->first_send_ns;
@@ -164,36 +162,36 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 	COUNT(jobs_fetches);
 	COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
 	if (bytes > NO_MESSAGE) {
-		message_is_read(transfer->thread, came_ns, exchange->peer);
-		job_begins(socket, transfer, worker_of(transfer->thread), came_ns, bytes);
+		message_is_read(thread, came_ns, exchange->peer);
+		job_begins(socket, thread, worker_of(thread), came_ns, bytes);
 	}
 	return 0;
 }
 
 /* Something was read that a broker has sent unasked. */
 static __noinline int broker_sent(struct socket_state *socket, const struct arrivals *arrivals,
-				  const struct transfer *transfer, u32 bytes)
+				  struct thread *thread, u32 bytes)
 {
 	u64 key, came_ns;
 
 	if (!socket)
 		return 0;
-	was_read(socket, transfer->now);
+	was_read(socket, thread->io_ns);
 	if (bytes <= NO_MESSAGE)
 		return 0;
-	came_ns = noted_arrival(socket, arrivals, bytes, transfer->now);
+	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
 	key = worker_at(socket);
 	/* More of the message, or the next one, which waits until this one is done with. */
 	if (find_job(key))
 		return 0;
-	message_is_read(transfer->thread, came_ns, socket->exchange.peer);
-	job_begins(socket, transfer, key, came_ns, bytes);
+	message_is_read(thread, came_ns, socket->exchange.peer);
+	job_begins(socket, thread, key, came_ns, bytes);
 	return 0;
 }
 
 /* A thread has read `bytes` from a connection that it made. */
 static __noinline int client_reads(struct socket_state *socket, const struct arrivals *arrivals,
-				   const struct transfer *transfer, u32 bytes)
+				   struct thread *thread, u32 bytes)
 {
 	const struct exchange *exchange;
 
@@ -201,30 +199,30 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 		return 0;
 	exchange = &socket->exchange;
 	if (unlikely(socket->broker == BROKER_SENDS))
-		return broker_sent(socket, arrivals, transfer, bytes);
+		return broker_sent(socket, arrivals, thread, bytes);
 	if (unlikely(exchange->fetches && !exchange->over && exchange->first_send_ns))
-		return fetch_is_answered(socket, arrivals, transfer, bytes);
+		return fetch_is_answered(socket, arrivals, thread, bytes);
 	/* Who asks for messages waits for one sooner or later. */
 	if (unlikely(socket->broker == BROKER_NONE &&
-		     transfer->now - exchange->first_send_ns >= threshold_ns))
+		     thread->io_ns - exchange->first_send_ns >= threshold_ns))
 		socket->broker = 0;
-	return exchange_reads(socket, arrivals, transfer->thread, transfer->now, bytes);
+	return exchange_reads(socket, arrivals, thread, thread->io_ns, bytes);
 }
 
 /* A thread has written `bytes` to a connection that it made. */
 static __always_inline int client_writes(struct socket_state *socket,
-					 const struct transfer *transfer, u32 bytes)
+					 struct thread *thread, u32 bytes)
 {
 	u32 sent = SENT_ASKS;
 
 	if (unlikely(socket->broker != BROKER_NONE))
-		sent = what_is_sent(socket, transfer->thread, bytes);
+		sent = what_is_sent(socket, thread, bytes);
 	if (unlikely(sent == SENT_FETCHES))
-		job_ends(transfer, worker_of(transfer->thread), bytes);
+		job_ends(thread, worker_of(thread), bytes);
 	if (unlikely(sent == SENT_ACKNOWLEDGES))
-		job_ends(transfer, worker_at(socket), bytes);
+		job_ends(thread, worker_at(socket), bytes);
 	if (unlikely(socket->broker == BROKER_SENDS))
 		return exchange_is_none(socket);
-	return exchange_writes(socket, transfer->thread, transfer->now, bytes,
+	return exchange_writes(socket, thread, thread->io_ns, bytes,
 			       sent == SENT_FETCHES);
 }

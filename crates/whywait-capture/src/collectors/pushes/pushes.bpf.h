@@ -274,12 +274,12 @@ static __always_inline bool has_no_room(struct sock *sk)
 }
 
 /* The thread's last sleep was in a call as this one, for the same descriptor. */
-static __always_inline bool slept_in_write(const struct transfer *transfer)
+static __always_inline bool slept_in_write(const struct thread *thread)
 {
-	const struct thread *thread = transfer->thread;
-	u32 fd = writes_to(transfer->task, thread);
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 fd = writes_to(thread);
 
-	return fd && thread->nr == call_number(user_registers(transfer->task)) &&
+	return fd && thread->nr == call_number(user_registers(task)) &&
 	       (u32)thread->args[0] == fd - 1;
 }
 
@@ -296,17 +296,21 @@ static __always_inline void is_held_by(struct push_round *round, u64 holder, u64
 	}
 }
 
-/* A thread has written something to an accepted connection that answers nothing. */
-static __noinline int push_is_written(struct socket_state *socket, struct sock *sk,
-				      const struct transfer *transfer)
+/*
+ * A thread has written something to an accepted connection that answers nothing. Not static, as
+ * above.
+ */
+__noinline int push_is_written(struct socket_state *socket, const struct thread *thread)
 {
-	const struct thread *thread = transfer->thread;
 	bool again, same, slept, in_write, goes_on;
 	struct push_round *round;
-	u64 now = transfer->now;
+	struct sock *sk;
+	u64 now;
 
-	if (!socket || !sk || !thread)
+	if (!socket || !thread)
 		return 0;
+	sk = sk_of(socket);
+	now = thread->io_ns;
 	round = round_of(thread);
 	if (round->tid != thread->tid) {
 		round->tid = thread->tid;
@@ -315,7 +319,7 @@ static __noinline int push_is_written(struct socket_state *socket, struct sock *
 	same = round->last == socket->id;
 	again = socket->pushed_by == thread->tid && socket->pushed_round == round->number;
 	slept = thread->back_ns > round->written_ns;
-	in_write = slept && slept_in_write(transfer);
+	in_write = slept && slept_in_write(thread);
 	/* The rest of a message, or the message for the next connection: else it is another one. */
 	goes_on = same ? !slept || in_write || round->stalled_ns : (!slept || in_write) && !again;
 	if (round->first_ns && !goes_on)

@@ -5,14 +5,16 @@
 #include "core/state.bpf.h"
 
 /*
- * The descriptor that a thread is just writing to, and 1; 0: not known. What an io_uring ring
- * writes, it writes whatever the call is.
+ * The descriptor that the current thread is just writing to, and 1; 0: not known. What an io_uring
+ * ring writes, it writes whatever the call is. Not static, so that it is verified once for a
+ * program.
  */
-static __always_inline u32 writes_to(struct task_struct *task, const struct thread *thread)
+__noinline u32 writes_to(const struct thread *thread)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);
 
-	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
+	if (!thread || thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
 		return 0;
 	switch (call_number(regs)) {
 	case 1: /* write */

@@ -20,16 +20,18 @@
 #include "collectors/streams/streams.bpf.h"
 #include "collectors/uring/taken.bpf.h"
 
-/* What reads and writes have in common. False: the thread is none of the target's. */
-static __always_inline bool transfer_begins(struct transfer *transfer, bool reads, int ret,
-					    int flags)
+/*
+ * What reads and writes have in common: the thread that does it, 0: none of the target's. When, and
+ * how much CPU time it has used so far, is in its `io_ns` and `io_on_cpu_ns` then.
+ */
+static __always_inline struct thread *does_io(bool reads, int ret, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = hooks_do_nothing ? 0 : thread_of(task);
 	u64 now, on_cpu_ns;
 
 	if (!thread)
-		return false;
+		return 0;
 	COUNT(events);
 	now = bpf_ktime_get_ns();
 	must_run(task, thread, now);
@@ -40,11 +42,7 @@ static __always_inline bool transfer_begins(struct transfer *transfer, bool read
 	thread_does_io(thread, now, on_cpu_ns);
 	if (likely(ret > 0 && !(flags & MSG_PEEK)))
 		cpu_progress(thread, on_cpu_ns);
-	transfer->task = task;
-	transfer->thread = thread;
-	transfer->now = now;
-	transfer->on_cpu_ns = on_cpu_ns;
-	return true;
+	return thread;
 }
 
 /* The state of a connection or a listener; 0: there is none, as of datagrams. */
@@ -101,12 +99,10 @@ static __always_inline bool answer_is_out(const struct socket_state *socket)
 }
 
 /* A thread has read from the socket. */
-static __always_inline void reads_request(struct socket_state *socket, struct sock *sk,
-					  struct thread *thread, int ret, int flags, u64 now,
-					  u64 on_cpu_ns)
+static __always_inline void reads_request(struct socket_state *socket, struct arrivals *arrivals,
+					  struct thread *thread, int ret, int flags)
 {
-	struct arrivals *arrivals = arrivals_of(socket, sk);
-	u64 read_before_ns = socket->read_ns;
+	u64 now = thread->io_ns, read_before_ns = socket->read_ns;
 	int http2;
 
 	if (unlikely(!socket->peer))
@@ -162,7 +158,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 	if (thread->back_ns > socket->ready_ns)
 		socket->unserved_wakeup_ns = on_the_way_ns(thread, socket->ready_ns);
 	__builtin_memcpy(socket->at_recv, thread->parts, sizeof(socket->at_recv));
-	socket->at_recv[PART_ON_CPU] = on_cpu_ns;
+	socket->at_recv[PART_ON_CPU] = thread->io_on_cpu_ns;
 	if (unlikely(runtimes_known))
 		socket->recv_task = goroutine_of(thread);
 	if (unlikely(thread->uring))
@@ -170,11 +166,10 @@ static __always_inline void reads_request(struct socket_state *socket, struct so
 }
 
 /* A thread has written to the socket, of which a request was read. */
-static __always_inline void writes_response(struct socket_state *socket, struct sock *sk,
-					    const struct transfer *transfer, int ret)
+static __always_inline void writes_response(struct socket_state *socket, struct arrivals *arrivals,
+					    const struct thread *thread, int ret)
 {
-	const struct thread *thread = transfer->thread;
-	u64 now = transfer->now;
+	u64 now = thread->io_ns;
 	bool closing = false;
 
 	if (likely(!socket->first_send_ns)) {
@@ -183,7 +178,7 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (is_push(socket, thread, ret, now - socket->recv_ns, false)) {
 			/* What was read wanted no answer: an acknowledgement, say. */
 			socket->ready_ns = 0;
-			push_is_written(socket, sk, transfer);
+			push_is_written(socket, thread);
 			return;
 		}
 		if (unlikely(socket->later.ready_ns))
@@ -197,30 +192,30 @@ static __always_inline void writes_response(struct socket_state *socket, struct 
 		if (unlikely(socket->uring))
 			socket->taken_ns = uring_taken(socket);
 		if (unlikely(ret >= LARGE_RESPONSE))
-			look_for_tail(socket, arrivals_of(socket, sk));
+			look_for_tail(socket, arrivals);
 	} else if (unlikely(socket->pushes == PUSHES) ||
 		   is_push(socket, thread, ret, now - socket->last_send_ns, true)) {
-		push_is_written(socket, sk, transfer);
+		push_is_written(socket, thread);
 		return;
 	} else {
 		closing = may_be_closing(socket, ret, now);
 		if (!closing)
 			socket->closing = 0;
-		look_for_tail(socket, arrivals_of(socket, sk));
+		look_for_tail(socket, arrivals);
 	}
 	/* Until now it cannot have lasted for the threshold, whenever it came. */
 	if (unlikely(socket->timing != TIMED && now - socket->after_ns >= threshold_ns))
-		must_be_timed(socket, arrivals_of(socket, sk));
+		must_be_timed(socket, arrivals);
 	socket->last_send_ns = now;
 	socket->send_tid = thread->tid;
 	socket->bytes_out += ret;
-	account_service(socket, thread, now, transfer->on_cpu_ns);
+	account_service(socket, thread, now, thread->io_on_cpu_ns);
 	if (unlikely(!socket->emitted && now - socket->ready_ns >= threshold_ns)) {
 		/*
 		 * Record the descriptor only if the writer belongs to the process that read the
 		 * request.
 		 */
-		socket->fd = thread->tgid == socket->tgid ? writes_to(transfer->task, thread) : 0;
+		socket->fd = thread->tgid == socket->tgid ? writes_to(thread) : 0;
 		/* Whether it was slow shows at its end. */
 		socket->emitted = !closing && send_request(socket, now);
 	}
@@ -277,50 +272,58 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	return socket_is_ready(sk);
 }
 
-/* A thread has tried to read from a socket. */
-static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
+/*
+ * A thread has read from a stream, or has learned that it ended. True: it is to be forgotten. Not
+ * static, so that it is verified once, whatever way its state was found.
+ */
+__noinline int stream_was_read(struct socket_state *socket, struct arrivals *arrivals,
+			       struct thread *thread, int ret, int flags)
 {
-	struct socket_state *socket;
-	struct transfer transfer;
-	struct thread *thread;
-	u64 now, on_cpu_ns;
-
-	if (!transfer_begins(&transfer, true, ret, flags))
-		return 0;
-	thread = transfer.thread;
-	now = transfer.now;
-	on_cpu_ns = transfer.on_cpu_ns;
-	socket = stream_of(sk);
-	if (unlikely(flags & MSG_PEEK))
-		return 0;
-	if (unlikely(!socket))
-		return datagram_is_read(sk, &transfer, ret, flags);
-	if (unlikely(ret < 0))
+	if (!socket || !arrivals || !thread)
 		return 0;
 	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
 		socket->ended = 1;
-		cpu_progress(thread, on_cpu_ns);
+		cpu_progress(thread, thread->io_on_cpu_ns);
 	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT && ret > 0)
-			client_reads(socket, arrivals_of(socket, sk), &transfer, ret);
+			client_reads(socket, arrivals, thread, ret);
 		return 0;
 	}
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
-		if (socket->family == AF_UNIX) {
-			settle_closing(socket, true, now);
-			if (socket->last_send_ns)
-				request_ends(socket, arrivals_of(socket, sk), now);
-			streams_end(socket, now);
-			socket_ends(socket, sk, now);
-			socket_leaves(sk);
-		}
-		return 0;
+		if (socket->family != AF_UNIX)
+			return 0;
+		settle_closing(socket, true, thread->io_ns);
+		if (socket->last_send_ns)
+			request_ends(socket, arrivals, thread->io_ns);
+		streams_end(socket, thread->io_ns);
+		socket_ends(socket, sk_of(socket), thread->io_ns);
+		return 1;
 	}
-	cpu_serves(thread, socket->local_port, socket->id, ret, on_cpu_ns);
-	reads_request(socket, sk, thread, ret, flags, now, on_cpu_ns);
+	cpu_serves(thread, socket->local_port, socket->id, ret, thread->io_on_cpu_ns);
+	reads_request(socket, arrivals, thread, ret, flags);
+	return 0;
+}
+
+/* A thread has tried to read from a socket. */
+static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
+{
+	struct thread *thread = does_io(true, ret, flags);
+	struct socket_state *socket;
+
+	if (!thread)
+		return 0;
+	socket = stream_of(sk);
+	if (unlikely(flags & MSG_PEEK))
+		return 0;
+	if (unlikely(!socket))
+		return datagram_is_read(sk, thread, ret, flags);
+	if (unlikely(ret < 0))
+		return 0;
+	if (unlikely(stream_was_read(socket, arrivals_of(socket, sk), thread, ret, flags)))
+		socket_leaves(sk);
 	return 0;
 }
 
@@ -330,41 +333,50 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return socket_was_read(sk, ret, flags);
 }
 
-/* A thread has tried to write to a socket. */
-static __always_inline int socket_was_written(struct sock *sk, int ret)
+/* A thread has written to a stream. Not static, as above. */
+__noinline int stream_was_written(struct socket_state *socket, struct arrivals *arrivals,
+				  struct thread *thread, int ret)
 {
-	struct socket_state *socket;
-	struct transfer transfer;
-
-	if (!transfer_begins(&transfer, false, ret, 0))
-		return 0;
-	socket = stream_of(sk);
-	if (unlikely(!socket))
-		return ret >= 0 ? datagram_is_sent(sk, &transfer, ret) : 0;
-	if (unlikely(socket->left == LEFT_RESET))
-		answers_nobody(socket, transfer.thread, transfer.now, ret);
-	if (ret <= 0)
+	if (!socket || !arrivals || !thread)
 		return 0;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
-			client_writes(socket, &transfer, ret);
+			client_writes(socket, thread, ret);
 		return 0;
 	}
-	transfer.thread->open.bytes_out += ret;
-	cpu_answers(transfer.thread, socket->id, transfer.on_cpu_ns);
+	thread->open.bytes_out += ret;
+	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
 	if (likely(socket->ready_ns && socket->recv_ns)) {
-		writes_response(socket, sk, &transfer, ret);
+		writes_response(socket, arrivals, thread, ret);
 		return 0;
 	}
-	socket->send_tid = transfer.thread->tid; /* see responses.bpf.h */
+	socket->send_tid = thread->tid; /* see responses.bpf.h */
 	if (socket->multiplex == MULTIPLEX_STREAMS) {
-		streams_move(socket, arrivals_of(socket, sk), transfer.thread, transfer.now, -ret);
+		streams_move(socket, arrivals, thread, thread->io_ns, -ret);
 		return 0;
 	}
 	/* Of a connection that was there before whywait. */
 	if (socket->pushes < PUSHES_NOT)
-		is_push(socket, transfer.thread, ret, threshold_ns, true);
-	push_is_written(socket, sk, &transfer);
+		is_push(socket, thread, ret, threshold_ns, true);
+	push_is_written(socket, thread);
+	return 0;
+}
+
+/* A thread has tried to write to a socket. */
+static __always_inline int socket_was_written(struct sock *sk, int ret)
+{
+	struct thread *thread = does_io(false, ret, 0);
+	struct socket_state *socket;
+
+	if (!thread)
+		return 0;
+	socket = stream_of(sk);
+	if (unlikely(!socket))
+		return ret >= 0 ? datagram_is_sent(sk, thread, ret) : 0;
+	if (unlikely(socket->left == LEFT_RESET))
+		answers_nobody(socket, thread, thread->io_ns, ret);
+	if (ret > 0)
+		stream_was_written(socket, arrivals_of(socket, sk), thread, ret);
 	return 0;
 }
 

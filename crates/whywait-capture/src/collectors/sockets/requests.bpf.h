@@ -120,6 +120,12 @@ static __always_inline u32 latency_bucket(u64 ns)
 	return ((exponent - 2) << 3) + ((ns >> (exponent - 3)) & 7);
 }
 
+/* As latency_bucket, for what is rare: verified once for a program. */
+__noinline u32 bucket_of(u64 ns)
+{
+	return latency_bucket(ns);
+}
+
 /* An answered request, into the sums. Not static, so that it is verified once for a program. */
 __noinline int count_request(const struct socket_state *socket)
 {
@@ -258,32 +264,19 @@ static __always_inline void request_begins(struct socket_state *socket,
 	socket->service[PART_ON_CPU] = 0;
 }
 
-/* A read or a write of a thread of the target. */
-struct transfer {
-	struct task_struct *task;
-	struct thread *thread;
-	u64 now;
-	u64 on_cpu_ns; /* of the thread so far */
-};
-
-/* How the time from the read to this write was spent. */
-static __always_inline void account_service(struct socket_state *socket,
-					    const struct thread *thread, u64 now, u64 on_cpu_ns)
+/* As account_service, of all but the most. Not static, so that it is verified once. */
+__noinline int account_parts(struct socket_state *socket, const struct thread *thread, u64 now,
+			     u64 on_cpu_ns)
 {
-	if (likely(thread->tid == socket->recv_tid)) {
-		/* Most answers are written before the thread was switched even once. */
-		if (likely(socket->only_on_cpu && thread->in_ns &&
-			   thread->in_ns <= socket->recv_ns)) {
-			socket->service[PART_ON_CPU] = now - socket->recv_ns;
-			return;
-		}
-		socket->only_on_cpu = 0;
+	if (!socket || !thread)
+		return 0;
+	socket->only_on_cpu = 0;
+	if (thread->tid == socket->recv_tid) {
 		for (int i = 0; i < PART_COUNT; i++)
 			socket->service[i] = thread->parts[i] - socket->at_recv[i];
 		socket->service[PART_ON_CPU] = on_cpu_ns - socket->at_recv[PART_ON_CPU];
-		return;
+		return 0;
 	}
-	socket->only_on_cpu = 0;
 	/*
 	 * Another thread answers: until it was woken (or came to it) the request waited for
 	 * threads.
@@ -300,4 +293,17 @@ static __always_inline void account_service(struct socket_state *socket,
 	} else {
 		socket->service[PART_ON_CPU] = now - socket->recv_ns;
 	}
+	return 0;
+}
+
+/* How the time from the read to this write was spent. */
+static __always_inline void account_service(struct socket_state *socket,
+					    const struct thread *thread, u64 now, u64 on_cpu_ns)
+{
+	/* Most answers are written before the thread was switched even once. */
+	if (likely(thread->tid == socket->recv_tid && socket->only_on_cpu && thread->in_ns &&
+		   thread->in_ns <= socket->recv_ns))
+		socket->service[PART_ON_CPU] = now - socket->recv_ns;
+	else
+		account_parts(socket, thread, now, on_cpu_ns);
 }

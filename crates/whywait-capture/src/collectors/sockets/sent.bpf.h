@@ -15,38 +15,42 @@ struct sent_call {
 	u64 data;
 };
 
-static __always_inline void sends(struct sent_call *call, const struct thread *thread)
+/* Not static, so that it is verified once for a program. */
+__noinline int sends(struct sent_call *call, const struct thread *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);
 	u64 given = PT_REGS_PARM2_SYSCALL(regs), head[3] = {};
 
+	if (!call || !thread)
+		return 0;
 	call->address = 0;
 	call->data = 0;
 	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
-		return;
+		return 0;
 	switch (call_number(regs)) {
 	case 1: /* write */
 		call->data = given;
-		return;
+		return 0;
 	case 44: /* sendto */
 		call->data = given;
 		call->address = PT_REGS_PARM5_SYSCALL(regs);
-		return;
+		return 0;
 	case 46: /* sendmsg: msg_name, msg_namelen, msg_iov */
 	case 307: /* sendmmsg: the first one's */
 		if (bpf_probe_read_user(head, sizeof(head), (void *)given))
-			return;
+			return 0;
 		call->address = head[0];
 		given = head[2];
 		break;
 	case 20: /* writev */
 		break;
 	default:
-		return;
+		return 0;
 	}
 	if (bpf_probe_read_user(&call->data, sizeof(call->data), (void *)given))
 		call->data = 0;
+	return 0;
 }
 
 /*

@@ -51,15 +51,18 @@ static __always_inline u64 mix(u64 key, u64 word)
 /*
  * The key of a stack: a sum of products, which a CPU can work out side by side, and the same number
  * of them for every stack, so that the verifier has one way to follow. Unused places repeat the
- * first one.
+ * first one. Not static, so that it is verified once.
  */
-static __always_inline u64 stack_key_of(const struct known_stack *known, const u64 *words)
+__noinline u64 stack_key_of(const struct known_stack *known, const struct stack_top *top)
 {
-	u64 key = mix(known->ip, known->sp);
+	u64 key;
 
+	if (!known || !top)
+		return 0;
+	key = mix(known->ip, known->sp);
 #pragma unroll
 	for (u32 i = 0; i < KNOWN_WORDS; i++)
-		key += (words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)] >> 1) *
+		key += (top->words[known->at[i] & (STACK_TOP_BYTES / 8 - 1)] >> 1) *
 		       (0x9e3779b97f4a7c15 + (u64)i * 0x3c6ef372fe94f82a);
 	key ^= key >> 29;
 	return key ? key : 1;
@@ -225,7 +228,7 @@ __noinline u64 learn_stack(struct thread *thread, u64 ip, u64 sp, const struct s
 	known->ip = ip;
 	known->sp = sp;
 	known->sent_ns = now;
-	known->key = stack_key_of(known, copied->words);
+	known->key = stack_key_of(known, copied);
 	return known->key;
 }
 
@@ -261,5 +264,5 @@ __noinline u64 recognise_stack(struct thread *thread, u64 ip, u64 sp, u64 now)
 	bytes = known->bytes;
 	if (!top || bytes > sizeof(*top) || bpf_probe_read_user(top, bytes, (void *)sp))
 		return 0;
-	return stack_key_of(known, top->words) == known->key ? known->key : 0;
+	return stack_key_of(known, top) == known->key ? known->key : 0;
 }

@@ -156,22 +156,39 @@ static __noinline int note_packet(struct sock *sk, u32 followed_as)
 	return 0;
 }
 
+struct packet_search {
+	const struct notes *notes;
+	u32 count, number;
+	u64 ns; /* when the packet came that was looked at last */
+	bool found;
+};
+
+static long look_at_note(u32 back, struct packet_search *search)
+{
+	u32 count = search->count;
+	const struct note *note = &search->notes->ring[(count - 1 - back) & (NOTES - 1)];
+
+	if (back >= count)
+		return 1;
+	search->found = (s32)(note->end - search->number) <= 0;
+	if (!search->found)
+		search->ns = note->ns;
+	return search->found;
+}
+
 /* When the byte with that number came; 0: not known. */
 __noinline u64 noted_packet(u32 place, u32 number)
 {
-	struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
-	u32 count = NOW(notes->count);
-	u64 ns = 0;
+	const struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
+	struct packet_search search = {
+		.notes = notes, .count = NOW(notes->count), .number = number
+	};
 
-	for (u32 i = 1; i < NOTES && i <= count; i++) {
-		struct note *note = &notes->ring[(count - i) & (NOTES - 1)];
-
-		if ((s32)(note->end - number) <= 0)
-			return ns;
-		ns = note->ns;
-	}
+	bpf_loop(NOTES - 1, look_at_note, &search, 0);
+	if (search.found)
+		return search.ns;
 	/* All that is remembered came with it or after it. */
-	if (count >= NOTES)
+	if (search.count >= NOTES)
 		COUNT(streams_untimed);
 	return 0;
 }
@@ -428,7 +445,7 @@ __noinline int stream_answers(u32 place, u32 number, u32 length, u32 what, struc
 		account_service(state, thread, now, on_cpu_now(thread, now));
 		if (unlikely(now - state->ready_ns >= threshold_ns))
 			state->fd = thread->tgid == state->tgid ?
-					    writes_to(bpf_get_current_task_btf(), thread) :
+					    writes_to(thread) :
 					    0;
 	}
 	if (data)

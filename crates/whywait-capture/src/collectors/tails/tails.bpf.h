@@ -35,7 +35,7 @@
 #define SNDBUF_LOCK 1
 
 /* In requests.bpf.h. */
-static __always_inline u32 latency_bucket(u64 ns);
+__noinline u32 bucket_of(u64 ns);
 
 /* What holds back bytes that were just written, and how many these are. */
 __noinline u32 held_back(const struct socket_state *socket, u32 *bytes)
@@ -250,10 +250,10 @@ __noinline int tail_ends(struct socket_state *socket, const struct arrivals *arr
 		latency_ns = socket->last_send_ns - socket->ready_ns;
 		sums->tails++;
 		sums->tails_ns += late_ns;
-		bucket = latency_bucket(latency_ns);
+		bucket = bucket_of(latency_ns);
 		if (bucket < LATENCY_BUCKETS)
 			sums->wire_from[bucket]++;
-		bucket = latency_bucket(latency_ns + late_ns);
+		bucket = bucket_of(latency_ns + late_ns);
 		if (bucket < LATENCY_BUCKETS)
 			sums->wire_to[bucket]++;
 		if (latency_ns + late_ns > sums->wire_max_ns)
