@@ -45,15 +45,15 @@ static __always_inline struct thread *does_io(bool reads, int ret, int flags)
 	return thread;
 }
 
-/* The state of a connection or a listener; 0: there is none, as of datagrams. */
-static __always_inline struct socket_state *stream_of(struct sock *sk)
+/* The state of a connection or a listener, not in a slot; 0: there is none, as of datagrams. */
+static __always_inline struct socket_state *stream_elsewhere(struct sock *sk)
 {
 	struct socket_state *socket;
 
-	if (unlikely(sk->sk_type != SOCK_STREAM))
+	if (sk->sk_type != SOCK_STREAM)
 		return 0;
-	socket = socket_of(sk);
-	return likely(socket) ? socket : socket_discover(sk);
+	socket = socket_elsewhere(sk);
+	return socket ? socket : socket_discover(sk);
 }
 
 /*
@@ -272,15 +272,10 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	return socket_is_ready(sk);
 }
 
-/*
- * A thread has read from a stream, or has learned that it ended. True: it is to be forgotten. Not
- * static, so that it is verified once, whatever way its state was found.
- */
-__noinline int stream_was_read(struct socket_state *socket, struct arrivals *arrivals,
-			       struct thread *thread, int ret, int flags)
+/* A thread has read from a stream, or has learned that it ended. True: it is to be forgotten. */
+static __always_inline int stream_is_read(struct socket_state *socket, struct arrivals *arrivals,
+					  struct thread *thread, int ret, int flags)
 {
-	if (!socket || !arrivals || !thread)
-		return 0;
 	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
 		socket->ended = 1;
@@ -307,22 +302,45 @@ __noinline int stream_was_read(struct socket_state *socket, struct arrivals *arr
 	return 0;
 }
 
+/*
+ * The same of one whose state is not in a slot. Not static, so that it is verified once, whatever
+ * way the state was found.
+ */
+__noinline int stream_is_read_elsewhere(struct socket_state *socket, struct arrivals *arrivals,
+					struct thread *thread, int ret, int flags)
+{
+	if (!socket || !arrivals || !thread)
+		return 0;
+	return stream_is_read(socket, arrivals, thread, ret, flags);
+}
+
 /* A thread has tried to read from a socket. */
 static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 {
 	struct thread *thread = does_io(true, ret, flags);
+	u64 cookie = cookie_of(sk);
 	struct socket_state *socket;
+	int leaves;
 
 	if (!thread)
 		return 0;
-	socket = stream_of(sk);
-	if (unlikely(flags & MSG_PEEK))
-		return 0;
-	if (unlikely(!socket))
-		return datagram_is_read(sk, thread, ret, flags);
-	if (unlikely(ret < 0))
-		return 0;
-	if (unlikely(stream_was_read(socket, arrivals_of(socket, sk), thread, ret, flags)))
+	socket = socket_in_slot(cookie);
+	if (likely(socket)) {
+		if (unlikely(ret < 0 || flags & MSG_PEEK))
+			return 0;
+		leaves = stream_is_read(socket, arrivals_slot_of(cookie), thread, ret, flags);
+	} else {
+		socket = stream_elsewhere(sk);
+		if (flags & MSG_PEEK)
+			return 0;
+		if (!socket)
+			return datagram_is_read(sk, thread, ret, flags);
+		if (ret < 0)
+			return 0;
+		leaves = stream_is_read_elsewhere(socket, arrivals_of(socket, sk), thread, ret,
+						  flags);
+	}
+	if (unlikely(leaves))
 		socket_leaves(sk);
 	return 0;
 }
@@ -333,11 +351,13 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return socket_was_read(sk, ret, flags);
 }
 
-/* A thread has written to a stream. Not static, as above. */
-__noinline int stream_was_written(struct socket_state *socket, struct arrivals *arrivals,
-				  struct thread *thread, int ret)
+/* A thread has tried to write to a stream. */
+static __always_inline int stream_is_written(struct socket_state *socket, struct arrivals *arrivals,
+					     struct thread *thread, int ret)
 {
-	if (!socket || !arrivals || !thread)
+	if (unlikely(socket->left == LEFT_RESET))
+		answers_nobody(socket, thread, thread->io_ns, ret);
+	if (unlikely(ret <= 0))
 		return 0;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
@@ -362,22 +382,31 @@ __noinline int stream_was_written(struct socket_state *socket, struct arrivals *
 	return 0;
 }
 
+/* The same of one whose state is not in a slot. Not static, as above. */
+__noinline int stream_is_written_elsewhere(struct socket_state *socket, struct arrivals *arrivals,
+					   struct thread *thread, int ret)
+{
+	if (!socket || !arrivals || !thread)
+		return 0;
+	return stream_is_written(socket, arrivals, thread, ret);
+}
+
 /* A thread has tried to write to a socket. */
 static __always_inline int socket_was_written(struct sock *sk, int ret)
 {
 	struct thread *thread = does_io(false, ret, 0);
+	u64 cookie = cookie_of(sk);
 	struct socket_state *socket;
 
 	if (!thread)
 		return 0;
-	socket = stream_of(sk);
-	if (unlikely(!socket))
-		return ret >= 0 ? datagram_is_sent(sk, thread, ret) : 0;
-	if (unlikely(socket->left == LEFT_RESET))
-		answers_nobody(socket, thread, thread->io_ns, ret);
-	if (ret > 0)
-		stream_was_written(socket, arrivals_of(socket, sk), thread, ret);
-	return 0;
+	socket = socket_in_slot(cookie);
+	if (likely(socket))
+		return stream_is_written(socket, arrivals_slot_of(cookie), thread, ret);
+	socket = stream_elsewhere(sk);
+	if (socket)
+		return stream_is_written_elsewhere(socket, arrivals_of(socket, sk), thread, ret);
+	return ret >= 0 ? datagram_is_sent(sk, thread, ret) : 0;
 }
 
 SEC("tp_btf/sock_send_length")
