@@ -205,7 +205,8 @@ __noinline int datagram_was_read(struct datagram_socket *socket, struct thread *
 }
 
 /* A thread has read from a socket that is no stream: `ret` bytes, or that error. */
-static __noinline int datagram_is_read(struct sock *sk, struct thread *thread, int ret, int flags)
+static __always_inline int datagram_is_read(struct sock *sk, struct thread *thread, int ret,
+					    int flags)
 {
 	struct datagram_socket *socket;
 
@@ -363,7 +364,7 @@ __noinline int datagram_was_sent(struct datagram_socket *socket, struct thread *
 }
 
 /* A thread has sent `ret` bytes through a socket that is no stream. */
-static __noinline int datagram_is_sent(struct sock *sk, struct thread *thread, int ret)
+static __always_inline int datagram_is_sent(struct sock *sk, struct thread *thread, int ret)
 {
 	struct datagram_socket *socket;
 

@@ -98,9 +98,17 @@ static __always_inline bool answer_is_out(const struct socket_state *socket)
 	return socket->tcp && tcp_written_up_to(sk_of(socket)) != socket->written_to;
 }
 
+/*
+ * What is left to be done for a stream that was read or written: nothing, its socket is to be
+ * forgotten, or its own streams are to be followed. The last is no part of what comes before, since
+ * all functions that call each other may have 512 bytes of stack.
+ */
+enum left_to_do { DONE, LEAVES, STREAMS_MOVE };
+
 /* A thread has read from the socket. */
-static __always_inline void reads_request(struct socket_state *socket, struct arrivals *arrivals,
-					  struct thread *thread, int ret, int flags)
+static __always_inline enum left_to_do reads_request(struct socket_state *socket,
+						     struct arrivals *arrivals,
+						     struct thread *thread, int ret, int flags)
 {
 	u64 now = thread->io_ns, read_before_ns = socket->read_ns;
 	int http2;
@@ -109,12 +117,11 @@ static __always_inline void reads_request(struct socket_state *socket, struct ar
 		find_peer(socket, thread->tgid);
 	if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
 		was_read(socket, now);
-		streams_move(socket, arrivals, thread, now, ret);
-		return;
+		return STREAMS_MOVE;
 	}
 	if (unlikely(socket->pushes == PUSHES || !socket->pushes) && is_pong(thread, ret)) {
 		was_read(socket, now);
-		return;
+		return DONE;
 	}
 	/* What is read after a response is the next request. */
 	if (likely(!socket->ready_ns || socket->last_send_ns)) {
@@ -127,8 +134,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct ar
 		was_read(socket, now);
 		if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
 			socket->tgid = thread->tgid;
-			streams_move(socket, arrivals, thread, now, ret);
-			return;
+			return STREAMS_MOVE;
 		}
 		request_begins(socket, arrivals,
 			       arrival_of(socket, arrivals, ret + socket->next_in, read_before_ns,
@@ -138,7 +144,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct ar
 		socket->next_in += ret;
 		if (names_wanted && !thread->uring)
 			keep_first_bytes(socket->id, socket->seq + 1, thread->tgid, ret, now);
-		return;
+		return DONE;
 	} else {
 		look_for_rest(socket);
 		must_be_timed(socket, arrivals);
@@ -150,7 +156,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct ar
 	if (names_wanted && !thread->uring)
 		keep_first_bytes(socket->id, socket->seq, thread->tgid, ret, now);
 	if (socket->recv_ns)
-		return;
+		return DONE;
 	thread->open.requests++;
 	socket->recv_ns = now;
 	socket->recv_tid = thread->tid;
@@ -163,6 +169,7 @@ static __always_inline void reads_request(struct socket_state *socket, struct ar
 		socket->recv_task = goroutine_of(thread);
 	if (unlikely(thread->uring))
 		uring_reads(socket, thread, flags);
+	return DONE;
 }
 
 /* A thread has written to the socket, of which a request was read. */
@@ -272,9 +279,10 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 	return socket_is_ready(sk);
 }
 
-/* A thread has read from a stream, or has learned that it ended. True: it is to be forgotten. */
-static __always_inline int stream_is_read(struct socket_state *socket, struct arrivals *arrivals,
-					  struct thread *thread, int ret, int flags)
+/* A thread has read from a stream, or has learned that it ended. */
+static __always_inline enum left_to_do stream_is_read(struct socket_state *socket,
+						      struct arrivals *arrivals,
+						      struct thread *thread, int ret, int flags)
 {
 	if (unlikely(ret == 0) && !socket->ended) {
 		/* To learn of the end is progress, once. */
@@ -284,22 +292,21 @@ static __always_inline int stream_is_read(struct socket_state *socket, struct ar
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT && ret > 0)
 			client_reads(socket, arrivals, thread, ret);
-		return 0;
+		return DONE;
 	}
 	if (unlikely(ret == 0)) {
 		/* No tracepoint tells of a unix socket's end. */
 		if (socket->family != AF_UNIX)
-			return 0;
+			return DONE;
 		settle_closing(socket, true, thread->io_ns);
 		if (socket->last_send_ns)
 			request_ends(socket, arrivals, thread->io_ns);
 		streams_end(socket, thread->io_ns);
 		socket_ends(socket, sk_of(socket), thread->io_ns);
-		return 1;
+		return LEAVES;
 	}
 	cpu_serves(thread, socket->local_port, socket->id, ret, thread->io_on_cpu_ns);
-	reads_request(socket, arrivals, thread, ret, flags);
-	return 0;
+	return reads_request(socket, arrivals, thread, ret, flags);
 }
 
 /*
@@ -320,7 +327,8 @@ static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 	struct thread *thread = does_io(true, ret, flags);
 	u64 cookie = cookie_of(sk);
 	struct socket_state *socket;
-	int leaves;
+	struct arrivals *arrivals;
+	int left;
 
 	if (!thread)
 		return 0;
@@ -328,7 +336,8 @@ static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 	if (likely(socket)) {
 		if (unlikely(ret < 0 || flags & MSG_PEEK))
 			return 0;
-		leaves = stream_is_read(socket, arrivals_slot_of(cookie), thread, ret, flags);
+		arrivals = arrivals_slot_of(cookie);
+		left = stream_is_read(socket, arrivals, thread, ret, flags);
 	} else {
 		socket = stream_elsewhere(sk);
 		if (flags & MSG_PEEK)
@@ -337,11 +346,13 @@ static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 			return datagram_is_read(sk, thread, ret, flags);
 		if (ret < 0)
 			return 0;
-		leaves = stream_is_read_elsewhere(socket, arrivals_of(socket, sk), thread, ret,
-						  flags);
+		arrivals = arrivals_of(socket, sk);
+		left = stream_is_read_elsewhere(socket, arrivals, thread, ret, flags);
 	}
-	if (unlikely(leaves))
+	if (unlikely(left == LEAVES))
 		socket_leaves(sk);
+	if (unlikely(left == STREAMS_MOVE))
+		streams_move(socket, arrivals, thread, ret);
 	return 0;
 }
 
@@ -352,34 +363,33 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 }
 
 /* A thread has tried to write to a stream. */
-static __always_inline int stream_is_written(struct socket_state *socket, struct arrivals *arrivals,
-					     struct thread *thread, int ret)
+static __always_inline enum left_to_do stream_is_written(struct socket_state *socket,
+							 struct arrivals *arrivals,
+							 struct thread *thread, int ret)
 {
 	if (unlikely(socket->left == LEFT_RESET))
 		answers_nobody(socket, thread, thread->io_ns, ret);
 	if (unlikely(ret <= 0))
-		return 0;
+		return DONE;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role == SOCKET_CLIENT)
 			client_writes(socket, thread, ret);
-		return 0;
+		return DONE;
 	}
 	thread->open.bytes_out += ret;
 	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
 	if (likely(socket->ready_ns && socket->recv_ns)) {
 		writes_response(socket, arrivals, thread, ret);
-		return 0;
+		return DONE;
 	}
 	socket->send_tid = thread->tid; /* see responses.bpf.h */
-	if (socket->multiplex == MULTIPLEX_STREAMS) {
-		streams_move(socket, arrivals, thread, thread->io_ns, -ret);
-		return 0;
-	}
+	if (socket->multiplex == MULTIPLEX_STREAMS)
+		return STREAMS_MOVE;
 	/* Of a connection that was there before whywait. */
 	if (socket->pushes < PUSHES_NOT)
 		is_push(socket, thread, ret, threshold_ns, true);
 	push_is_written(socket, thread);
-	return 0;
+	return DONE;
 }
 
 /* The same of one whose state is not in a slot. Not static, as above. */
@@ -397,16 +407,25 @@ static __always_inline int socket_was_written(struct sock *sk, int ret)
 	struct thread *thread = does_io(false, ret, 0);
 	u64 cookie = cookie_of(sk);
 	struct socket_state *socket;
+	struct arrivals *arrivals;
+	int left;
 
 	if (!thread)
 		return 0;
 	socket = socket_in_slot(cookie);
-	if (likely(socket))
-		return stream_is_written(socket, arrivals_slot_of(cookie), thread, ret);
-	socket = stream_elsewhere(sk);
-	if (socket)
-		return stream_is_written_elsewhere(socket, arrivals_of(socket, sk), thread, ret);
-	return ret >= 0 ? datagram_is_sent(sk, thread, ret) : 0;
+	if (likely(socket)) {
+		arrivals = arrivals_slot_of(cookie);
+		left = stream_is_written(socket, arrivals, thread, ret);
+	} else {
+		socket = stream_elsewhere(sk);
+		if (!socket)
+			return ret >= 0 ? datagram_is_sent(sk, thread, ret) : 0;
+		arrivals = arrivals_of(socket, sk);
+		left = stream_is_written_elsewhere(socket, arrivals, thread, ret);
+	}
+	if (unlikely(left == STREAMS_MOVE))
+		streams_move(socket, arrivals, thread, -ret);
+	return 0;
 }
 
 SEC("tp_btf/sock_send_length")

@@ -156,39 +156,22 @@ static __noinline int note_packet(struct sock *sk, u32 followed_as)
 	return 0;
 }
 
-struct packet_search {
-	const struct notes *notes;
-	u32 count, number;
-	u64 ns; /* when the packet came that was looked at last */
-	bool found;
-};
-
-static long look_at_note(u32 back, struct packet_search *search)
-{
-	u32 count = search->count;
-	const struct note *note = &search->notes->ring[(count - 1 - back) & (NOTES - 1)];
-
-	if (back >= count)
-		return 1;
-	search->found = (s32)(note->end - search->number) <= 0;
-	if (!search->found)
-		search->ns = note->ns;
-	return search->found;
-}
-
 /* When the byte with that number came; 0: not known. */
 __noinline u64 noted_packet(u32 place, u32 number)
 {
-	const struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
-	struct packet_search search = {
-		.notes = notes, .count = NOW(notes->count), .number = number
-	};
+	struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
+	u32 count = NOW(notes->count);
+	u64 ns = 0;
 
-	bpf_loop(NOTES - 1, look_at_note, &search, 0);
-	if (search.found)
-		return search.ns;
+	for (u32 i = 1; i < NOTES && i <= count; i++) {
+		struct note *note = &notes->ring[(count - i) & (NOTES - 1)];
+
+		if ((s32)(note->end - number) <= 0)
+			return ns;
+		ns = note->ns;
+	}
 	/* All that is remembered came with it or after it. */
-	if (search.count >= NOTES)
+	if (count >= NOTES)
 		COUNT(streams_untimed);
 	return 0;
 }
@@ -761,7 +744,7 @@ static __always_inline bool end_was_read(struct sock *sk)
 
 /* A thread has read bytes of a followed connection, or has written them: `moved` is below 0. */
 __noinline int streams_move(struct socket_state *socket, struct arrivals *arrivals,
-			    struct thread *thread, u64 now, s32 moved)
+			    struct thread *thread, s32 moved)
 {
 	struct walk walk = {};
 	struct call_bytes *left;
@@ -774,7 +757,7 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
 	walk.of_client = moved > 0;
 	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
-	framer->now_ns = now;
+	framer->now_ns = thread->io_ns;
 	left = &framer->left;
 	left->bytes = moved > 0 ? moved : -moved;
 	left->piece = 0;
@@ -808,9 +791,9 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 		framer->seeks = 0;
 		/* What was passed over may have answered any of them. */
 		if (framer->passed_over)
-			end_streams(walk.place, STREAM_UNFOLLOWED, now);
+			end_streams(walk.place, STREAM_UNFOLLOWED, thread->io_ns);
 	}
-	return unlikely(framer->lost) ? lose_place(socket, arrivals, now) : 0;
+	return unlikely(framer->lost) ? lose_place(socket, arrivals, thread->io_ns) : 0;
 }
 
 /* In the end: what is open. */
