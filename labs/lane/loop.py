@@ -1,9 +1,11 @@
 """A server with a loop of its own, over Python's selectors and a heap of timers. Requests pass one
-by one: each takes 20 ms when its turn has come. With --spread each waits for its own 20 ms only."""
+by one: each takes 20 ms when its turn has come. With --spread each waits for its own 20 ms only.
+With --unequal it is 5 to 35 ms."""
 
 import heapq
 import itertools
 import os
+import random
 import selectors
 import socket
 import sys
@@ -13,6 +15,11 @@ from collections import deque
 STEP_S = 0.02
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nbooked"
 spread = "--spread" in sys.argv
+lengths = random.Random(1)
+
+
+def length_s():
+    return lengths.randint(1, 7) * 0.005 if "--unequal" in sys.argv else STEP_S
 
 
 class Loop:
@@ -24,7 +31,7 @@ class Loop:
         self.turns = deque()
 
     def later(self, connection):
-        heapq.heappush(self.timers, (time.monotonic() + STEP_S, next(self.number), connection))
+        heapq.heappush(self.timers, (time.monotonic() + length_s(), next(self.number), connection))
 
     def accept(self, listener):
         connection, _ = listener.accept()

@@ -1,7 +1,7 @@
 //! What requests pass one at a time inside a program: a task that takes messages from a queue, a
 //! chain of promises, a lock of tasks. No thread sleeps for it, so that only answers show it.
 //!
-//! Two shapes tell it from requests that each take a time of their own, side by side:
+//! Three shapes tell it from requests that each take a time of their own, side by side:
 //!
 //! - **Computing.** While two requests or more are inside, read and not answered, and no thread
 //!   lacks a CPU, one thread computes nearly all of the time, now this one, now that, and hardly
@@ -14,12 +14,17 @@
 //!   what requests take (see [`as_steps_add_up`]), and it is a timer of the program's own that ends
 //!   each step: what comes from outside, as a job that is pushed for who waits for one, may be as
 //!   even. Else nothing is said.
+//! - **In order.** Requests take unequal times, up to timers of the program's own, and yet none
+//!   overtakes another one: see [`in_order`].
+
+mod in_order;
 
 use std::collections::BTreeMap;
 
 use whywait_events::{Ns, Part, Sample};
 use whywait_model::{Model, RequestRef, Thread};
 
+pub(crate) use self::in_order::InOrder;
 use crate::facts::Facts;
 use crate::numbers::{
     ADDED_UP, IN_STEP, IN_STEP_MIN_GAPS, LANE_WINDOW, MIN_REQUESTS, MOST, MUCH, NEARLY_ALL,
@@ -39,6 +44,7 @@ pub(crate) struct Lane<'m> {
 pub(crate) enum LaneShape<'m> {
     Computing(OneComputes<'m>),
     InStep(InStep),
+    InOrder(InOrder),
 }
 
 /// A request that passes.
@@ -91,7 +97,8 @@ impl<'m> Lane<'m> {
                 let requests = passing(requests);
                 let shape = OneComputes::of(facts.model, tgid, &requests)
                     .map(LaneShape::Computing)
-                    .or_else(|| Some(LaneShape::InStep(InStep::of(facts, tgid, &requests)?)))?;
+                    .or_else(|| Some(LaneShape::InStep(InStep::of(facts, tgid, &requests)?)))
+                    .or_else(|| Some(LaneShape::InOrder(InOrder::of(facts, tgid, &requests)?)))?;
                 Some(Self {
                     tgid,
                     requests,

@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::ERROR_NS;
 use crate::shared::functions::{InCommon, SampledFunctions};
-use crate::shared::lanes::{InStep, Lane, LaneShape};
+use crate::shared::lanes::{InOrder, InStep, Lane, LaneShape};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths::{self, Shares};
 
@@ -21,7 +21,7 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
     };
     let common = match &lane.shape {
         LaneShape::Computing(one) => InCommon::of(model, one.samples.iter().copied()),
-        LaneShape::InStep(_) => None,
+        LaneShape::InStep(_) | LaneShape::InOrder(_) => None,
     };
     let waited = lane.requests.iter().filter(|one| one.request.counts());
     let waited = waited.map(|one| one.waited_ns).filter(|ns| *ns > 0);
@@ -34,7 +34,7 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
         shares.percent(),
         match lane.shape {
             LaneShape::Computing(_) => "compute one at a time",
-            LaneShape::InStep(_) => "pass one at a time",
+            LaneShape::InStep(_) | LaneShape::InOrder(_) => "pass one at a time",
         },
         within.unwrap_or_default(),
     );
@@ -46,7 +46,7 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(match lane.shape {
             LaneShape::Computing(_) => Confidence::High,
-            LaneShape::InStep(_) => Confidence::Medium,
+            LaneShape::InStep(_) | LaneShape::InOrder(_) => Confidence::Medium,
         })
         .about("pid", lane.tgid)
         .about_known("port", slow_paths::only_port(&ports))
@@ -99,6 +99,23 @@ fn seen(facts: &Facts<'_>, shape: &LaneShape<'_>) -> Evidence {
                 many.0,
             ),
         ),
+        LaneShape::InOrder(InOrder {
+            step_ns,
+            took_ns,
+            overtook,
+            expected,
+        }) => Evidence::of_ns(
+            *step_ns,
+            format!(
+                "requests take {} to {} and are answered in the order in which they came, {} apart \
+                 (median): {overtook} of them overtook another one, and if each took a time of its \
+                 own some {expected} would have; what they wait for is a timer, and neither a CPU \
+                 nor a disk, a lock of threads or a call",
+                duration(took_ns.0),
+                duration(took_ns.1),
+                duration(*step_ns),
+            ),
+        ),
     }
 }
 
@@ -138,7 +155,7 @@ fn fix(runtime: Runtime, shape: &LaneShape<'_>) -> String {
             "compute without what lets one through at a time ({what}): guard the data, not the \
              work, or split it (by key, by client); making the work cheaper helps as well"
         ),
-        LaneShape::InStep(_) => format!(
+        LaneShape::InStep(_) | LaneShape::InOrder(_) => format!(
             "look for what lets one through at a time ({what}), and do not wait with it in hand: \
              more at a time, or one for each key or client; if it is a limit on purpose, requests \
              queue for it"

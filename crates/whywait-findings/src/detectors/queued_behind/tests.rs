@@ -553,3 +553,49 @@ fn streams_that_go_on_keep_their_threads() {
     assert_eq!(each.len(), 16);
     assert!(each.iter().all(|ns| *ns >= 890_000_000), "{each:?}");
 }
+
+/// Two clients, and a worker for each: no job waits for another one. But the loop is late with its
+/// answers, and has a request more than there are jobs for as long.
+#[test]
+fn a_loop_that_is_late_with_answers_has_no_queue() {
+    const READ: u32 = 0;
+    let mut script = Script::new();
+    script.thread(1, "loop").thread(2, "one").thread(3, "two");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let rest = script.stack(&["main", "next_job", "wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    let mut ends = Vec::new();
+    for number in 0..24_u64 {
+        let worker = 2 + (number % 2) as u32;
+        let read = 10 + number / 2 * 260 + number % 2 * 70;
+        script
+            .wait(worker, READ, read + 5, read + 205)
+            .stack(work)
+            .by_softirq()
+            .done()
+            .wait(worker, 202, read + 206, read + 264)
+            .stack(rest)
+            .by(1)
+            .done();
+        script
+            .request(number + 1)
+            .port(PORT)
+            .epoll(7)
+            .ready(read)
+            .read(read, 1)
+            .answered(read + 250, 1);
+        ends.push((read + 205, worker));
+    }
+    let mut polled = 10;
+    for (end, worker) in ends {
+        script
+            .wait(1, 232, polled, end)
+            .epoll(7)
+            .stack(poll)
+            .by(worker)
+            .done();
+        polled = end + 1;
+    }
+    script.ends(4000);
+    assert_eq!(detect(&Facts::of(&script.model())), []);
+}

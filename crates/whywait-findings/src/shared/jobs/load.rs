@@ -1,7 +1,7 @@
 //! How many jobs are under way when, and when each of them began.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use whywait_events::Ns;
 use whywait_model::{Model, RequestRef};
@@ -101,24 +101,18 @@ impl Load {
             }
         }
         let length = |span: &(Interval, [usize; 3])| span.0.1 - span.0.0;
-        let waiting = spans.iter().filter(|(_, [busy, open, _])| open > busy);
-        let mut by_busy: BTreeMap<usize, u64> = BTreeMap::new();
-        for span in waiting {
-            *by_busy.entry(span.1[0]).or_default() += length(span);
-        }
         let all = workers.tids.len();
         let going = spans.iter().filter(|(_, [_, _, going])| *going > 0);
         let going_ns = sum(going.clone().map(length));
         let kept = going.filter(|(_, [busy, _, going])| busy >= going.min(&all));
         let kept = Share::new(sum(kept.map(length)), going_ns);
-        let all_ns = sum(by_busy.values().copied());
-        let mut up_to_ns = 0;
-        // For a moment there is one more: who hands over, and who takes over.
-        let at_a_time = by_busy.iter().find_map(|(busy, ns)| {
-            up_to_ns += ns;
-            Share::new(up_to_ns, all_ns)
-                .is_at_least(*NEARLY_ALL)
-                .then_some(*busy)
+        // While more requests are under way, no more jobs are; but for a moment, in which one hands
+        // over and another one takes over. Of more jobs than requests some are nobody's.
+        let at_a_time = (1..=all).find(|most| {
+            let waiting = spans.iter();
+            let waiting = waiting.filter(|(_, [busy, open, _])| open > most && open >= busy);
+            let no_more = waiting.clone().filter(|(_, [busy, ..])| busy <= most);
+            Share::new(sum(no_more.map(length)), sum(waiting.map(length))).is_at_least(*NEARLY_ALL)
         })?;
         let more = |open: usize| open > at_a_time;
         let is_full = |busy: usize| Share::counted(busy, at_a_time).is_at_least(*EXECUTOR_FULL);
@@ -128,7 +122,7 @@ impl Load {
             .filter(|(_, [busy, open, _])| more(*open) && is_full(*busy));
         let full: Vec<_> = full.collect();
         let full_ns = sum(full.iter().map(|span| length(span)));
-        if at_a_time == 0 || Share::new(full_ns, waiting_ns).is_below(*QUEUE_FULL) {
+        if Share::new(full_ns, waiting_ns).is_below(*QUEUE_FULL) {
             return None;
         }
         let open_ns = full

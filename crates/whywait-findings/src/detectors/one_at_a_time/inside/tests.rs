@@ -115,6 +115,42 @@ fn who_comes_after_an_answer_waits_for_others_if_the_steps_add_up() {
     assert_eq!(found(&loop_waits_for(Part::Timer, side_by_side)), []);
 }
 
+/// Eight clients, each of which comes again as soon as it has its answer, and times between 10 and
+/// 50 ms.
+#[test]
+fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
+    let mut jitter = jitter();
+    let mut length = || 10 + jitter() * 10;
+    let mut answers = vec![10; 8];
+    for n in 8..200 {
+        answers.push(answers[n - 1] + length());
+    }
+    let one_at_a_time = || (8..200).map(|n| (answers[n - 8], answers[n]));
+    // Without a timer of the program's own they may be answered as somebody else tells it.
+    assert_eq!(found(&loop_answers(one_at_a_time())), []);
+    let findings = found(&loop_waits_for(Part::Timer, one_at_a_time()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let seen = &findings[0].evidence[1].text;
+    assert!(seen.contains("0 of them overtook another one"), "{seen}");
+    // Side by side, each takes a time of its own, …
+    let mut side_by_side = Vec::new();
+    for client in 0..8 {
+        let mut at = 10 + client;
+        for _ in 0..24 {
+            let came = at;
+            at += 5 * length();
+            side_by_side.push((came, at));
+        }
+    }
+    assert_eq!(found(&loop_waits_for(Part::Timer, side_by_side)), []);
+    // … or a longer one all the time, so that none overtakes another one either.
+    let longer = (0..200).map(|n| (10 + n * 20, 10 + n * 20 + 100 + n));
+    assert_eq!(found(&loop_waits_for(Part::Timer, longer)), []);
+    // All that came meanwhile are answered together, when what they wait for has ended.
+    let together = (0..200).map(|n| (10 + n * 20, 10 + (n / 8 + 1) * 160 + n % 8 / 7));
+    assert_eq!(found(&loop_waits_for(Part::Timer, together)), []);
+}
+
 #[test]
 fn a_loop_that_computes_meanwhile_is_another_findings() {
     let mut script = loop_answers(six_at_once(|place| place * 20));

@@ -1,0 +1,116 @@
+//! Requests that take unequal times, and are answered in the order in which they came.
+//!
+//! Side by side, one that takes long is overtaken by those that came after it and take less. How
+//! often that is to be expected shows where each request takes what another one took: the one that
+//! came as many later as are inside at most, with which it has no turn in common. So what changes
+//! slowly, as from a peer that gets slower, does not count: there, too, the two take much the same.
+
+use super::{Passing, inside, median, sleeps_otherwise, timers_end_them, took_ns, works_meanwhile};
+use crate::facts::Facts;
+use crate::numbers::{BY_CHANCE, IN_STEP_MIN_GAPS, NEARLY_ALL, STEP_OFF, Share, TURN_AT_ONCE_NS};
+use crate::shared::intervals::sum;
+
+/// Answers in the order of requests.
+pub(crate) struct InOrder {
+    /// From one answer to the next, where a request waited for it: the middle one.
+    pub(crate) step_ns: u64,
+    /// What requests take: the least, and the most.
+    pub(crate) took_ns: (u64, u64),
+    /// So often one overtook another one, …
+    pub(crate) overtook: usize,
+    /// … and so often it would have if each took a time of its own.
+    pub(crate) expected: usize,
+}
+
+impl InOrder {
+    pub(super) fn of(facts: &Facts<'_>, tgid: u32, requests: &[Passing<'_>]) -> Option<Self> {
+        let most = requests.iter().map(|one| one.place).max()?;
+        let mut came: Vec<&Passing<'_>> = requests.iter().collect();
+        came.sort_by_key(|one| inside(one.request));
+        let waited: Vec<&Passing<'_>> = came
+            .iter()
+            .filter(|one| one.waited_ns > 0)
+            .copied()
+            .collect();
+        let steps: Vec<u64> = waited.iter().map(|one| one.step_ns).collect();
+        let (count, all_ns) = (steps.len() as u64, sum(steps.iter().copied()));
+        let step_ns = median(steps);
+        // Those that are answered together have waited for one thing, and not for each other.
+        let one_by_one = step_ns.saturating_mul(count) >= BY_CHANCE.of(all_ns);
+        let took: Vec<u64> = came.iter().map(|one| took_ns(one)).collect();
+        let pairs = took.iter().zip(took.iter().skip(most));
+        let (own, others): (Vec<u64>, Vec<u64>) = pairs.unzip();
+        let off_ns = STEP_OFF.of(step_ns);
+        let overtook = overtakings(&came, own, off_ns);
+        let expected = overtakings(&came, others, off_ns);
+        let in_order = Share::counted(expected.saturating_sub(overtook), expected);
+        (step_ns >= *TURN_AT_ONCE_NS
+            && one_by_one
+            && expected >= *IN_STEP_MIN_GAPS
+            && in_order.is_at_least(*NEARLY_ALL)
+            && timers_end_them(&waited)
+            && !sleeps_otherwise(requests)
+            && !works_meanwhile(facts, tgid, requests))
+        .then(|| Self {
+            step_ns,
+            took_ns: (
+                took.iter().copied().min().unwrap_or_default(),
+                took.iter().copied().max().unwrap_or_default(),
+            ),
+            overtook,
+            expected,
+        })
+    }
+}
+
+/// How often one overtakes another one by more than that, of the requests that came first, if they
+/// take so long. (By less do requests whose timers are alike, as well: they end at ticks.)
+fn overtakings(came: &[&Passing<'_>], took: Vec<u64>, off_ns: u64) -> usize {
+    let from = came.iter().map(|one| inside(one.request).0);
+    let ends = from.zip(took);
+    let ends = ends.map(|(ns, took_ns)| ns.saturating_add(took_ns));
+    behind(ends.collect(), off_ns)
+}
+
+/// How many pairs there are of which the first number is larger by more than that.
+fn behind(numbers: Vec<u64>, by: u64) -> usize {
+    // As a sort by merging does.
+    fn sorted(mut numbers: Vec<u64>, by: u64, found: &mut usize) -> Vec<u64> {
+        if numbers.len() < 2 {
+            return numbers;
+        }
+        let second = sorted(numbers.split_off(numbers.len() / 2), by, found);
+        let mut all = sorted(numbers, by, found);
+        let mut at = 0;
+        for number in &second {
+            while all
+                .get(at)
+                .is_some_and(|one| *one <= number.saturating_add(by))
+            {
+                at += 1;
+            }
+            *found += all.len() - at;
+        }
+        all.extend(second);
+        // Two runs that are in order: the sort merges them.
+        all.sort();
+        all
+    }
+    let mut found = 0;
+    sorted(numbers, by, &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_that_stand_in_the_wrong_order_are_counted() {
+        assert_eq!(behind(vec![], 0), 0);
+        assert_eq!(behind(vec![1, 2, 2, 3], 0), 0);
+        assert_eq!(behind(vec![3, 1, 2], 0), 2);
+        assert_eq!(behind(vec![4, 3, 2, 1], 0), 6);
+        assert_eq!(behind(vec![4, 3, 2, 1], 1), 3);
+    }
+}
