@@ -567,13 +567,13 @@ fn a_loop_that_is_late_with_answers_has_no_queue() {
     let mut ends = Vec::new();
     for number in 0..24_u64 {
         let worker = 2 + (number % 2) as u32;
-        let read = 10 + number / 2 * 260 + number % 2 * 70;
+        let read = 10 + number / 2 * 230 + number % 2 * 70;
         script
             .wait(worker, READ, read + 5, read + 205)
             .stack(work)
             .by_softirq()
             .done()
-            .wait(worker, 202, read + 206, read + 264)
+            .wait(worker, 202, read + 206, read + 234)
             .stack(rest)
             .by(1)
             .done();
@@ -583,7 +583,7 @@ fn a_loop_that_is_late_with_answers_has_no_queue() {
             .epoll(7)
             .ready(read)
             .read(read, 1)
-            .answered(read + 250, 1);
+            .answered(read + 220, 1);
         ends.push((read + 205, worker));
     }
     let mut polled = 10;
