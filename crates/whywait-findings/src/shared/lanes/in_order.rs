@@ -5,9 +5,14 @@
 //! came as many later as are inside at most, with which it has no turn in common. So what changes
 //! slowly, as from a peer that gets slower, does not count: there, too, the two take much the same.
 
-use super::{Passing, inside, median, sleeps_otherwise, timers_end_them, took_ns, works_meanwhile};
+use super::{
+    Passing, crowded, inside, length, median, sleeps_otherwise, timers_end_them, took_ns,
+    works_meanwhile,
+};
 use crate::facts::Facts;
-use crate::numbers::{BY_CHANCE, IN_STEP_MIN_GAPS, NEARLY_ALL, STEP_OFF, Share, TURN_AT_ONCE_NS};
+use crate::numbers::{
+    BY_CHANCE, IN_STEP_MIN_GAPS, MOST, NEARLY_ALL, STEP_OFF, Share, TURN_AT_ONCE_NS,
+};
 use crate::shared::intervals::sum;
 
 /// Answers in the order of requests.
@@ -36,7 +41,16 @@ impl InOrder {
         let (count, all_ns) = (steps.len() as u64, sum(steps.iter().copied()));
         let step_ns = median(steps);
         // Those that are answered together have waited for one thing, and not for each other.
-        let one_by_one = step_ns.saturating_mul(count) >= BY_CHANCE.of(all_ns);
+        let one_by_one = step_ns.saturating_mul(count) >= BY_CHANCE.of(all_ns)
+            && Share::new(all_ns, length(&crowded(requests))).is_at_least(*MOST);
+        let plausible = step_ns >= *TURN_AT_ONCE_NS
+            && one_by_one
+            && timers_end_them(&waited)
+            && !sleeps_otherwise(requests)
+            && !works_meanwhile(facts, tgid, requests);
+        if !plausible {
+            return None;
+        }
         let took: Vec<u64> = came.iter().map(|one| took_ns(one)).collect();
         let pairs = took.iter().zip(took.iter().skip(most));
         let (own, others): (Vec<u64>, Vec<u64>) = pairs.unzip();
@@ -44,14 +58,7 @@ impl InOrder {
         let overtook = overtakings(&came, own, off_ns);
         let expected = overtakings(&came, others, off_ns);
         let in_order = Share::counted(expected.saturating_sub(overtook), expected);
-        (step_ns >= *TURN_AT_ONCE_NS
-            && one_by_one
-            && expected >= *IN_STEP_MIN_GAPS
-            && in_order.is_at_least(*NEARLY_ALL)
-            && timers_end_them(&waited)
-            && !sleeps_otherwise(requests)
-            && !works_meanwhile(facts, tgid, requests))
-        .then(|| Self {
+        (expected >= *IN_STEP_MIN_GAPS && in_order.is_at_least(*NEARLY_ALL)).then(|| Self {
             step_ns,
             took_ns: (
                 took.iter().copied().min().unwrap_or_default(),

@@ -149,6 +149,19 @@ fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
     // All that came meanwhile are answered together, when what they wait for has ended.
     let together = (0..200).map(|n| (10 + n * 20, 10 + (n / 8 + 1) * 160 + n % 8 / 7));
     assert_eq!(found(&loop_waits_for(Part::Timer, together)), []);
+    // The same, and each answer takes a little: what they waited for is what came before the first.
+    let mut flushed = Vec::new();
+    for round in 0..20 {
+        let mut came: Vec<u64> = (0..10)
+            .map(|_| 10 + round * 400 + 40 * jitter() + jitter())
+            .collect();
+        came.sort_unstable();
+        flushed.extend(
+            came.into_iter()
+                .zip((0..).map(|n| round * 400 + 310 + 2 * n)),
+        );
+    }
+    assert_eq!(found(&loop_waits_for(Part::Timer, flushed)), []);
 }
 
 #[test]
