@@ -4,15 +4,18 @@
 //! often that is to be expected shows where each request takes what another one took: the one that
 //! came as many later as are inside at most, with which it has no turn in common. So what changes
 //! slowly, as from a peer that gets slower, does not count: there, too, the two take much the same.
+//!
+//! Where a few pass at a time that take nearly the same, none overtakes another one either, and the
+//! steps between answers are as uneven as their beginnings. But then so many steps together are as
+//! even as what one request takes. One at a time, each step is a request's own, and sums of them
+//! differ by more than one does.
 
 use super::{
     Passing, crowded, inside, length, median, sleeps_otherwise, timers_end_them, took_ns,
     works_meanwhile,
 };
 use crate::facts::Facts;
-use crate::numbers::{
-    BY_CHANCE, IN_STEP_MIN_GAPS, MOST, NEARLY_ALL, STEP_OFF, Share, TURN_AT_ONCE_NS,
-};
+use crate::numbers::{BY_CHANCE, IN_STEP_MIN_GAPS, MOST, NEARLY_ALL, STEP_OFF, Share};
 use crate::shared::intervals::sum;
 
 /// Answers in the order of requests.
@@ -43,11 +46,11 @@ impl InOrder {
         // Those that are answered together have waited for one thing, and not for each other.
         let one_by_one = step_ns.saturating_mul(count) >= BY_CHANCE.of(all_ns)
             && Share::new(all_ns, length(&crowded(requests))).is_at_least(*MOST);
-        let plausible = step_ns >= *TURN_AT_ONCE_NS
-            && one_by_one
+        let plausible = one_by_one
             && timers_end_them(&waited)
             && !sleeps_otherwise(requests)
-            && !works_meanwhile(facts, tgid, requests);
+            && !works_meanwhile(facts, tgid, requests)
+            && steps_add_up(requests, most);
         if !plausible {
             return None;
         }
@@ -57,7 +60,9 @@ impl InOrder {
         let off_ns = STEP_OFF.of(step_ns);
         let overtook = overtakings(&came, own, off_ns);
         let expected = overtakings(&came, others, off_ns);
-        let in_order = Share::counted(expected.saturating_sub(overtook), expected);
+        // With many inside and two or three at a time few do of those that would.
+        let of = expected.min(took.len());
+        let in_order = Share::counted(of.saturating_sub(overtook), of);
         (expected >= *IN_STEP_MIN_GAPS && in_order.is_at_least(*NEARLY_ALL)).then(|| Self {
             step_ns,
             took_ns: (
@@ -68,6 +73,33 @@ impl InOrder {
             expected,
         })
     }
+}
+
+/// Whether several steps between answers differ by more than one does, for as many as may be at a
+/// time. Requests are in the order of their answers.
+fn steps_add_up(requests: &[Passing<'_>], most: usize) -> bool {
+    // Answers that others waited for, without a pause, since the one at this place.
+    let since: Vec<usize> = requests
+        .iter()
+        .enumerate()
+        .scan(0, |since, (at, one)| {
+            if one.waited_ns == 0 {
+                *since = at;
+            }
+            Some(*since)
+        })
+        .collect();
+    let answered_ns = |at: usize| inside(requests[at].request).1;
+    let spread = |steps: usize| -> Option<f64> {
+        let ends = (steps..requests.len()).filter(|at| since[*at] + steps <= *at);
+        let took = ends.map(|at| (answered_ns(at) - answered_ns(at - steps)) as f64);
+        let took: Vec<f64> = took.collect();
+        let mean = took.iter().sum::<f64>() / took.len() as f64;
+        let squares: f64 = took.iter().map(|one| (one - mean).powi(2)).sum();
+        (took.len() >= *IN_STEP_MIN_GAPS).then(|| squares / took.len() as f64)
+    };
+    let one = spread(1);
+    one.is_some_and(|one| (2..=most).all(|steps| spread(steps).is_none_or(|sum| sum > one)))
 }
 
 /// How often one overtakes another one by more than that, of the requests that came first, if they

@@ -151,17 +151,50 @@ fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
     assert_eq!(found(&loop_waits_for(Part::Timer, together)), []);
     // The same, and each answer takes a little: what they waited for is what came before the first.
     let mut flushed = Vec::new();
-    for round in 0..20 {
+    for round in 0..40 {
         let mut came: Vec<u64> = (0..10)
             .map(|_| 10 + round * 400 + 40 * jitter() + jitter())
             .collect();
         came.sort_unstable();
-        flushed.extend(
-            came.into_iter()
-                .zip((0..).map(|n| round * 400 + 310 + 2 * n)),
-        );
+        let mut done = round * 400 + 310;
+        for came in came {
+            done += 1 + jitter();
+            flushed.push((came, done));
+        }
     }
     assert_eq!(found(&loop_waits_for(Part::Timer, flushed)), []);
+    // … and they come again at once, and no flush is like another one.
+    let (mut flushed, mut came, mut at) = (Vec::new(), vec![10; 8], 10);
+    for _ in 0..20 {
+        at += 100 * (1 + jitter());
+        let done: Vec<u64> = (0..8).map(|n| at + 2 * n).collect();
+        flushed.extend(came.into_iter().zip(done.clone()));
+        came = done;
+    }
+    assert_eq!(found(&loop_waits_for(Part::Timer, flushed)), []);
+}
+
+/// Two, three or four at a time, of sixteen clients that come again at once: those take 18 to 22 ms,
+/// and so none overtakes another one.
+#[test]
+fn a_few_at_a_time_do_not_pass_one_at_a_time() {
+    for at_a_time in 2..5_usize {
+        let mut jitter = jitter();
+        let mut free: Vec<u64> = (0..at_a_time as u64).map(|n| 10 + n * 3).collect();
+        let mut comes: Vec<u64> = vec![10; 16];
+        let mut requests = Vec::new();
+        for _ in 0..400 {
+            comes.sort_unstable();
+            free.sort_unstable();
+            let (came, turn) = (comes.remove(0), free.remove(0));
+            let done = came.max(turn) + 18 + jitter();
+            free.push(done);
+            comes.push(done);
+            requests.push((came, done));
+        }
+        let findings = found(&loop_waits_for(Part::Timer, requests));
+        assert_eq!(findings, [], "{at_a_time} at a time");
+    }
 }
 
 #[test]
