@@ -1,9 +1,9 @@
 //! Requests that take unequal times, and are answered in the order in which they came.
 //!
 //! Side by side, one that takes long is overtaken by those that came after it and take less. How
-//! often that is to be expected shows where each request takes what another one took: the one that
-//! came as many later as are inside at most, with which it has no turn in common. So what changes
-//! slowly, as from a peer that gets slower, does not count: there, too, the two take much the same.
+//! often that is to be expected shows where each request takes what another one took with which it
+//! has no turn in common: the one that came as many later as are inside at most, and by turns as
+//! many earlier, since neighbours have most turns in common.
 //!
 //! Where a few pass at a time that take nearly the same, none overtakes another one either, and the
 //! steps between answers are as uneven as their beginnings. But then so many steps together are as
@@ -55,13 +55,21 @@ impl InOrder {
             return None;
         }
         let took: Vec<u64> = came.iter().map(|one| took_ns(one)).collect();
-        let pairs = took.iter().zip(took.iter().skip(most));
-        let (own, others): (Vec<u64>, Vec<u64>) = pairs.unzip();
+        let last = took.len().saturating_sub(most);
+        let (own, others): (Vec<u64>, Vec<u64>) = (most..last)
+            .map(|at| {
+                (
+                    took[at],
+                    took[if at % 2 == 0 { at + most } else { at - most }],
+                )
+            })
+            .unzip();
+        let came = came.get(most..).unwrap_or_default();
         let off_ns = STEP_OFF.of(step_ns);
-        let overtook = overtakings(&came, own, off_ns);
-        let expected = overtakings(&came, others, off_ns);
+        let overtook = overtakings(came, own, off_ns);
+        let expected = overtakings(came, others, off_ns);
         // With many inside and two or three at a time few do of those that would.
-        let of = expected.min(took.len());
+        let of = expected.min(last.saturating_sub(most));
         let in_order = Share::counted(of.saturating_sub(overtook), of);
         (expected >= *IN_STEP_MIN_GAPS && in_order.is_at_least(*NEARLY_ALL)).then(|| Self {
             step_ns,

@@ -120,10 +120,10 @@ fn who_comes_after_an_answer_waits_for_others_if_the_steps_add_up() {
 #[test]
 fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
     let mut jitter = jitter();
-    let mut length = || 10 + jitter() * 10;
+    let length = |jitter: &mut dyn FnMut() -> u64| 10 + jitter() * 10;
     let mut answers = vec![10; 8];
     for n in 8..200 {
-        answers.push(answers[n - 1] + length());
+        answers.push(answers[n - 1] + length(&mut jitter));
     }
     let one_at_a_time = || (8..200).map(|n| (answers[n - 8], answers[n]));
     // Without a timer of the program's own they may be answered as somebody else tells it.
@@ -138,13 +138,15 @@ fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
         let mut at = 10 + client;
         for _ in 0..24 {
             let came = at;
-            at += 5 * length();
+            at += 5 * length(&mut jitter);
             side_by_side.push((came, at));
         }
     }
     assert_eq!(found(&loop_waits_for(Part::Timer, side_by_side)), []);
     // … or a longer one all the time, so that none overtakes another one either.
-    let longer = (0..200).map(|n| (10 + n * 20, 10 + n * 20 + 100 + n));
+    let longer: Vec<(u64, u64)> = (0..200)
+        .map(|n| (10 + n * 20, 10 + n * 20 + 100 + n + jitter()))
+        .collect();
     assert_eq!(found(&loop_waits_for(Part::Timer, longer)), []);
     // All that came meanwhile are answered together, when what they wait for has ended.
     let together = (0..200).map(|n| (10 + n * 20, 10 + (n / 8 + 1) * 160 + n % 8 / 7));
