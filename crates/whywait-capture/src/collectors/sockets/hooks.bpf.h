@@ -317,7 +317,7 @@ __noinline int stream_is_read_elsewhere(struct socket_state *socket, struct arri
 					struct thread *thread, int ret, int flags)
 {
 	if (!socket || !arrivals || !thread)
-		return 0;
+		return DONE;
 	return stream_is_read(socket, arrivals, thread, ret, flags);
 }
 
@@ -397,7 +397,7 @@ __noinline int stream_is_written_elsewhere(struct socket_state *socket, struct a
 					   struct thread *thread, int ret)
 {
 	if (!socket || !arrivals || !thread)
-		return 0;
+		return DONE;
 	return stream_is_written(socket, arrivals, thread, ret);
 }
 
