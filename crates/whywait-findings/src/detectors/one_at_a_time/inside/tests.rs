@@ -176,8 +176,8 @@ fn requests_of_unequal_lengths_that_none_overtakes_pass_one_at_a_time() {
     assert_eq!(found(&loop_waits_for(Part::Timer, flushed)), []);
 }
 
-/// Two, three or four at a time, of sixteen clients that come again at once: those take 18 to 22 ms,
-/// and so none overtakes another one.
+/// Two, three or four at a time, of sixteen clients that come again at once: those take 18 to
+/// 22 ms, and so none overtakes another one.
 #[test]
 fn a_few_at_a_time_do_not_pass_one_at_a_time() {
     for at_a_time in 2..5_usize {
