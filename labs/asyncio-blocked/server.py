@@ -6,6 +6,7 @@ While a thumbnail is rendered in the handler, the loop serves nobody. See lab.to
 import argparse
 import asyncio
 import os
+import selectors
 import time
 
 
@@ -64,9 +65,13 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cpu", action="store_true", help="burn CPU instead of sleeping")
     parser.add_argument("--to-thread", action="store_true", help="render outside of the loop")
+    parser.add_argument("--select", action="store_true", help="poll by select instead of epoll")
     parser.add_argument("--ms", type=int, default=300, help="how long a thumbnail takes")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(parse_args()))
+    args = parse_args()
+    selector = selectors.SelectSelector if args.select else selectors.DefaultSelector
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector())) as runner:
+        runner.run(main(args))

@@ -13,7 +13,7 @@ mod shared;
 mod verdict;
 
 use whywait_model::Model;
-use whywait_words::counted;
+use whywait_words::{counted, counted_as};
 
 use catalogue::CATALOGUE;
 pub use chain::Chain;
@@ -49,13 +49,21 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// What the detectors looked at, in a few words each: a report with nothing wrong says so.
 pub fn looked_at(model: &Model) -> Vec<String> {
-    let members: usize = model.pools.iter().map(|pool| pool.members.len()).sum();
+    let (epolls, others): (Vec<_>, Vec<_>) = model.pools.iter().partition(|pool| pool.epoll != 0);
     let mut looked_at = Vec::new();
-    if !model.pools.is_empty() {
+    if !epolls.is_empty() {
+        let members: usize = epolls.iter().map(|pool| pool.members.len()).sum();
         looked_at.push(format!(
             "{} polled by {}",
-            counted(model.pools.len(), "epoll instance"),
+            counted(epolls.len(), "epoll instance"),
             counted(members, "thread")
+        ));
+    }
+    if !others.is_empty() {
+        looked_at.push(counted_as(
+            others.len(),
+            "loop without epoll",
+            "loops without epoll",
         ));
     }
     if !model.rings.is_empty() {

@@ -26,7 +26,7 @@ use crate::rows::Rows;
 use crate::stacks::StackNames;
 use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
-use crate::waits::system_call::{SystemCall, descriptor, is_accept, system_call};
+use crate::waits::system_call::{SystemCall, descriptor, is_accept, polls_unread, system_call};
 
 /// Requests that are looked at one by one.
 const MAX_REQUESTS: usize = 20_000;
@@ -40,7 +40,7 @@ const MAX_POLL_STACKS: usize = 64;
 /// Distinct sleeps on futexes, by stack, thread and word, kept for each process.
 const MAX_PARKS: usize = 16_384;
 
-/// Who polled an epoll instance, over the whole recording.
+/// Who polled an epoll instance, or in a process without one, over the whole recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Polls {
     /// Threads that slept in it for long, and how often.
@@ -71,7 +71,8 @@ pub struct Input {
     pub cpu_waits: Rows<CpuWait, MAX_ROWS>,
     /// Samples within them.
     pub samples: Rows<Sample, MAX_ROWS>,
-    /// Who polled what, over the whole recording: by process and epoll instance.
+    /// Who polled what, over the whole recording: by process and epoll instance, 0 where a poll or
+    /// a select named several descriptors itself.
     pub polls: BTreeMap<(u32, u32), Polls>,
     /// Where threads slept on futexes, over the whole recording: by process, stack and thread, with
     /// the words.
@@ -236,7 +237,8 @@ impl Input {
                 parks.insert((wait.user_stack, wait.tid, wait.args[0]));
             }
         }
-        if wait.epoll == 0 || system_call(wait) != SystemCall::Poll {
+        let for_one = || wait.epoll == 0 && (descriptor(wait).is_some() || polls_unread(wait));
+        if system_call(wait) != SystemCall::Poll || for_one() {
             return;
         }
         let polls = self.polls.entry((wait.tgid, wait.epoll)).or_default();

@@ -1,4 +1,4 @@
-//! Who should have polled while nobody did.
+//! Who polls: the thread of a loop, and who should have polled while nobody did.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,34 @@ use whywait_model::{EpollPool, Model, RequestRef, Thread};
 
 use crate::shared::intervals::overlap_ns;
 use crate::shared::replay::lock_of;
+
+/// The thread of a single-threaded loop, and the requests that are registered where it polls. None
+/// if others poll there, or read there: a thread that never slept in the poll may serve all the
+/// same.
+pub(crate) fn of_loop<'a>(
+    model: &'a Model,
+    pool: &EpollPool,
+) -> Option<(&'a Thread, Vec<RequestRef<'a>>)> {
+    let tid = pool.only_member()?.tid;
+    let thread = model.threads.get(&tid)?;
+    let of_pool = |request: &RequestRef<'_>| match request.epoll {
+        // What came before its connection was accepted may not have been registered in time to be
+        // seen.
+        0 => request.recv_tid == tid && (request.before_accept || pool.epoll == 0),
+        epoll => epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0),
+    };
+    let requests: Vec<RequestRef<'_>> = model.requests().filter(of_pool).collect();
+    let by_others = |request: &RequestRef<'_>| request.recv_tid != 0 && request.recv_tid != tid;
+    (!requests.iter().any(by_others)).then_some((thread, requests))
+}
+
+/// How a report names where a loop polls.
+pub(crate) fn polled(pool: &EpollPool) -> String {
+    match pool.epoll {
+        0 => "its connections by poll or select".to_owned(),
+        epoll => format!("epoll instance {epoll}"),
+    }
+}
 
 /// The member that was in `epoll_wait` last before `at`; else the one that is neither idle nor
 /// polling then.

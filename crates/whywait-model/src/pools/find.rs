@@ -10,6 +10,7 @@ use crate::input::Polls;
 use crate::requests::life;
 use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::Thread;
+use crate::waits::{SystemCall, is_accept, system_call};
 
 /// Finds the pools of a recording.
 pub(crate) fn find(
@@ -22,6 +23,7 @@ pub(crate) fn find(
 ) -> Vec<EpollPool> {
     let mut pools: Vec<EpollPool> = polls
         .iter()
+        .filter(|((_, epoll), _)| *epoll != 0)
         .map(|(&(tgid, epoll), polls)| {
             let poll_texts: Vec<&StackText> = polls
                 .stacks
@@ -74,6 +76,7 @@ pub(crate) fn find(
         })
         .collect();
     pools.extend(saturated_loops(polls, requests));
+    pools.extend(loops_without_epoll(polls, threads, requests));
     pools.sort_by_key(|pool| (pool.tgid, pool.epoll));
     pools
 }
@@ -96,23 +99,86 @@ fn saturated_loops(
     read.into_iter().filter_map(|((tgid, epoll), requests)| {
         let tid = requests.first()?.recv_tid;
         let alone = requests.iter().all(|request| request.recv_tid == tid);
-        (alone && several_at_once(requests)).then(|| EpollPool {
-            tgid,
-            epoll,
-            members: BTreeMap::from([(
-                tid,
-                PoolMember {
-                    tid,
-                    membership: Membership::ReadsAlone,
-                },
-            )]),
-            park_stacks: BTreeSet::new(),
-            poll_stacks: BTreeSet::new(),
-            at_once: None,
-            park_words: BTreeSet::new(),
-            spans: PoolSpans::default(),
-        })
+        (alone && several_at_once(requests))
+            .then(|| EpollPool::of_one(tgid, epoll, tid, Membership::ReadsAlone))
     })
+}
+
+/// Loops that name all of their descriptors in each poll or select. One that was never seen to
+/// sleep so is a loop where no other thread of its process reads, and none polls, which could hand
+/// it what it reads, and it does not sleep in `accept`, or for a ring.
+fn loops_without_epoll(
+    polls: &BTreeMap<(u32, u32), Polls>,
+    threads: &BTreeMap<u32, Thread>,
+    requests: &[Request],
+) -> Vec<EpollPool> {
+    // By connection: its only reader; `None`: there are several.
+    let mut readers: BTreeMap<u64, Option<u32>> = BTreeMap::new();
+    let mut read: BTreeMap<(u32, u32), Vec<&Request>> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.recv_tid != 0) {
+        let tid = request.recv_tid;
+        let reader = readers.entry(request.socket).or_insert(Some(tid));
+        *reader = reader.filter(|first| *first == tid);
+        if request.epoll == 0 {
+            read.entry((request.tgid, tid)).or_default().push(request);
+        }
+    }
+    let shared = |request: &&Request| readers.get(&request.socket) == Some(&None);
+    let of_process = |tgid: u32| (tgid, 0)..=(tgid, u32::MAX);
+    let mut reading: BTreeMap<u32, usize> = BTreeMap::new();
+    for (tgid, _) in read.keys() {
+        *reading.entry(*tgid).or_default() += 1;
+    }
+    let seen = |(tgid, tid): (u32, u32)| {
+        let listed = polls.get(&(tgid, 0));
+        if let Some(polls) = listed.filter(|polls| polls.threads.contains_key(&tid)) {
+            return Some((Membership::Polled, polls.stacks.clone()));
+        }
+        let alone =
+            reading.get(&tgid) == Some(&1) && polls.range(of_process(tgid)).next().is_none();
+        let multiplexes = alone && !threads.get(&tid).is_some_and(sleeps_elsewhere);
+        multiplexes.then(|| (Membership::ReadsAlone, BTreeSet::new()))
+    };
+    let loops = read.iter().filter_map(|(&(tgid, tid), requests)| {
+        let (membership, poll_stacks) = seen((tgid, tid))?;
+        let is_one = !requests.iter().any(shared) && are_interleaved(requests.clone());
+        is_one.then(|| EpollPool {
+            poll_stacks,
+            ..EpollPool::of_one(tgid, 0, tid, membership)
+        })
+    });
+    loops.collect()
+}
+
+/// Whether a thread sleeps in `accept`, or for a ring: one that polls its connections does not.
+fn sleeps_elsewhere(thread: &Thread) -> bool {
+    let mut waits = thread.timeline.waits().iter();
+    waits.any(|wait| is_accept(wait) || system_call(wait) == SystemCall::Uring)
+}
+
+/// Whether their thread, which read them all, had several connections at a time: it read of another
+/// one before it answered one, or between two requests of one.
+fn are_interleaved(mut requests: Vec<&Request>) -> bool {
+    requests.sort_by_key(|request| (request.recv_ns, request.socket, request.seq));
+    let unanswered = requests.windows(2).any(|pair| match pair {
+        [one, next] => {
+            let answered_ns = one.first_send_ns.unwrap_or(life::until_ns(one));
+            next.socket != one.socket && next.recv_ns.is_some_and(|ns| ns < answered_ns)
+        }
+        _ => false,
+    });
+    // Of each connection that it left for another one: whether it came back.
+    let mut left: BTreeSet<u64> = BTreeSet::new();
+    let mut came_back = |pair: &[&Request]| match pair {
+        [one, next] => {
+            one.socket != next.socket && {
+                left.insert(one.socket);
+                left.contains(&next.socket)
+            }
+        }
+        _ => false,
+    };
+    unanswered || requests.windows(2).any(|pair| came_back(pair))
 }
 
 /// Whether requests of different connections were under way at the same time.

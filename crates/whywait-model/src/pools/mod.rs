@@ -5,8 +5,16 @@
 //! decision whether to poll or to park. A shared name is no evidence: tokio's blocking threads
 //! carry the workers' name, and cannot serve I/O.
 //!
+//! A loop need not have an epoll instance: it may name all of its descriptors in each poll or
+//! select. Such a loop is one thread that sleeps so for several descriptors, and has several
+//! connections at a time: nobody else reads them, and it reads of others before it has answered
+//! one, or between two requests of one. A worker that is handed connections has one until it is
+//! over, and waits for the next one elsewhere.
+//!
 //! A loop that always has something to do never sleeps in its poll. It is known by what it reads:
 //! one thread alone reads all that is registered with the instance, of several connections at once.
+//! Without an instance no other thread of its process may read, or poll, which could hand it what
+//! it reads.
 //!
 //! Go has more threads than may run its goroutines at once (GOMAXPROCS): those that are parked
 //! beside that many busy ones have nothing to run on. The number is not known from outside. So a Go
@@ -48,12 +56,13 @@ pub struct PoolMember {
     pub membership: Membership,
 }
 
-/// Threads that can stand in for each other at an epoll instance.
+/// Threads that can stand in for each other at an epoll instance, or a loop that has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpollPool {
     /// The process.
     pub tgid: u32,
-    /// The epoll instance.
+    /// The epoll instance. 0: there is none, and its only member names all descriptors in each
+    /// poll or select.
     pub epoll: u32,
     /// By thread id.
     pub members: BTreeMap<u32, PoolMember>,
@@ -111,9 +120,25 @@ impl EpollPool {
         }
     }
 
-    /// Whether a sleep is one in the pool's epoll instance.
+    /// Whether a sleep is one in the pool's epoll instance, or in what its loop has in place of it.
     pub fn polls(&self, wait: &Wait) -> bool {
-        system_call(wait) == SystemCall::Poll && wait.epoll == self.epoll
+        system_call(wait) == SystemCall::Poll
+            && wait.epoll == self.epoll
+            && (self.epoll != 0 || self.members.contains_key(&wait.tid))
+    }
+
+    /// One of a thread alone.
+    fn of_one(tgid: u32, epoll: u32, tid: u32, membership: Membership) -> Self {
+        Self {
+            tgid,
+            epoll,
+            members: BTreeMap::from([(tid, PoolMember { tid, membership })]),
+            park_stacks: BTreeSet::new(),
+            poll_stacks: BTreeSet::new(),
+            at_once: None,
+            park_words: BTreeSet::new(),
+            spans: PoolSpans::default(),
+        }
     }
 
     /// What a member does while it sleeps, as far as serving goes.

@@ -2,11 +2,11 @@
 //!
 //! **Invariant.** A single-threaded loop returns to its poll, or to its sockets, in time.
 //!
-//! **Evidence.** One thread alone polls an epoll instance, and alone reads what is registered
-//! there. A loop that is blocked all the time never sleeps in its poll: then it is known by reading
-//! alone, several requests at once. It was away: it slept in another system call, or ran, without
-//! polling, reading or writing. Requests were under way meanwhile. Why it was away is the function
-//! of the application that lasted as long: see `causes`.
+//! **Evidence.** One thread alone polls an epoll instance, or its connections by poll or select,
+//! and alone reads what is registered there. A loop that is blocked all the time never sleeps in
+//! its poll: then it is known by reading alone, several requests at once. It was away: it slept in
+//! another system call, or ran, without polling, reading or writing. Requests were under way
+//! meanwhile. Why it was away is the function of the application that lasted as long: see `causes`.
 //!
 //! **Cost.** The loop is replayed without the absences of one cause, so that all that follows is
 //! earlier, until it has nothing left to do: those that came meanwhile, and those that came while
@@ -50,6 +50,7 @@ use crate::numbers::{
 };
 use crate::shared::in_kernel::InKernel;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
+use crate::shared::pollers;
 use crate::shared::replay::{Turns, name};
 use crate::shared::runtime::{self, Runtime};
 use crate::shared::slow_paths;
@@ -166,27 +167,9 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn of_pool<'a>(model: &'a Model, pool: &'a EpollPool) -> Vec<Blocked<'a>> {
-    let Some(member) = pool.only_member() else {
+    let Some((thread, requests)) = pollers::of_loop(model, pool) else {
         return Vec::new();
     };
-    let Some(thread) = model.threads.get(&member.tid) else {
-        return Vec::new();
-    };
-    // What came before its connection was accepted may not have been registered in time to be seen.
-    let of_pool = |request: &RequestRef<'_>| match request.epoll {
-        0 => request.before_accept && request.recv_tid == thread.tid,
-        epoll => epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0),
-    };
-    // A thread that never slept in the poll may serve all the same: then this is no single-threaded
-    // loop.
-    if model
-        .requests()
-        .filter(of_pool)
-        .any(|request| request.recv_tid != 0 && request.recv_tid != thread.tid)
-    {
-        return Vec::new();
-    }
-    let requests: Vec<RequestRef<'_>> = model.requests().filter(of_pool).collect();
     if requests.is_empty() {
         return Vec::new();
     }
@@ -471,7 +454,7 @@ fn finding(facts: &Facts<'_>, function: &str, loops: &[Blocked<'_>]) -> Option<F
     );
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
-        .about("epoll", pool.epoll)
+        .about_known("epoll", (pool.epoll != 0).then_some(pool.epoll))
         .about_known("port", (worst.local_port != 0).then_some(worst.local_port))
         .about("threads", tids.iter().copied().collect::<Vec<_>>())
         .about("function", function)
@@ -504,18 +487,18 @@ fn samples<'a>(of: &'a Blocked<'_>) -> impl Iterator<Item = &'a Sample> {
 
 /// Whose loop it is, and how long it was away.
 fn away(model: &Model, pool: &EpollPool, thread: &Thread, reason: &AwayReason) -> String {
-    let (alone, never) = if reads_alone(pool) {
-        (
-            "alone reads what is registered with epoll instance",
-            ", in which it was never seen to wait",
-        )
-    } else {
-        ("alone polls epoll instance", "")
+    let where_it_polls = pollers::polled(pool);
+    let alone = match pool.epoll {
+        _ if !reads_alone(pool) => format!("alone polls {where_it_polls}"),
+        0 => "alone reads several connections, and was never seen to wait for them".to_owned(),
+        _ => format!(
+            "alone reads what is registered with {where_it_polls}, in which it was never seen to \
+             wait"
+        ),
     };
     format!(
-        "thread {} {alone} {}{never}; it was away for {} in all, {}",
+        "thread {} {alone}; it was away for {} in all, {}",
         named(model, thread.tid),
-        pool.epoll,
         duration(reason.ns()),
         reason.longest().map_or("?", |away| &away.doing)
     )

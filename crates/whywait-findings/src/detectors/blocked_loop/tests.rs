@@ -560,6 +560,73 @@ fn a_worker_that_has_one_connection_after_the_other_is_no_loop() {
     assert_eq!(detect(&Facts::of(&model)), []);
 }
 
+const POLL: u32 = 7;
+const ACCEPT: u32 = 43;
+const URING: u32 = 426;
+
+/// A thread that sleeps for 40 ms in each request, by turns for three connections: the findings'
+/// first evidence. `idles` says where it sleeps besides.
+fn without_epoll(idles: impl Fn(&mut Script)) -> Option<String> {
+    let mut script = Script::new();
+    script.thread(1, "server").thread(2, "helper");
+    let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
+    idles(&mut script);
+    for n in 0..10 {
+        let read_ms = 100 + n * 41;
+        script.sleeps(1, handler, read_ms, read_ms + 40);
+        script
+            .request(n % 3)
+            .ready(read_ms - 60)
+            .read(read_ms, 1)
+            .answered(read_ms + 40, 1);
+    }
+    let findings = detect(&Facts::of(&script.model()));
+    let finding = findings.first()?;
+    assert!(finding.subject.get("epoll").is_none(), "it has none");
+    Some(finding.evidence[0].text.clone())
+}
+
+#[test]
+fn a_loop_need_not_have_an_epoll_instance() {
+    let polls = |tid: u32, descriptors: u64| {
+        move |script: &mut Script| {
+            let wait = script.wait(tid, POLL, 20, 30);
+            wait.args([0x7f00_0000_0000, descriptors]).done();
+        }
+    };
+    let said = without_epoll(polls(1, 4)).expect("it polls four at a time");
+    assert!(
+        said.contains("alone polls its connections by poll or select"),
+        "{said}"
+    );
+    assert_eq!(
+        without_epoll(polls(2, 4)),
+        None,
+        "another one polls, and may hand it what it reads"
+    );
+    assert_eq!(
+        without_epoll(polls(1, 1)),
+        without_epoll(|_| ()),
+        "a poll for one descriptor says nothing"
+    );
+}
+
+#[test]
+fn who_reads_alone_by_turns_was_not_seen_to_poll_and_blocks_nowhere_else() {
+    let said = without_epoll(|_| ()).expect("nobody else polls or reads");
+    assert!(said.contains("was never seen to wait for them"), "{said}");
+    for call in [ACCEPT, URING] {
+        let sleeps = |script: &mut Script| {
+            script.wait(1, call, 20, 30).done();
+        };
+        assert_eq!(
+            without_epoll(sleeps),
+            None,
+            "it sleeps in system call {call}"
+        );
+    }
+}
+
 #[test]
 fn readers_that_are_several_are_no_single_threaded_loop() {
     let mut script = Script::new();

@@ -43,6 +43,7 @@ use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
+use crate::shared::pollers;
 use crate::shared::replay::{Piece, Served, Turns};
 use crate::shared::slow_paths::{self, Shares, dominates};
 use crate::shared::threads::named;
@@ -149,7 +150,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         .shown()
         .map(|each| Evidence::new(format!("what it does, by samples: {each}")));
     let finding = Finding::new(&DECLARATION, severity, title)
-        .about("epoll", pool.epoll)
+        .about_known("epoll", (pool.epoll != 0).then_some(pool.epoll))
         .about("threads", vec![busy.thread.tid])
         .about_known("function", first.map(|(function, _)| function.to_owned()))
         .saving(Saving::latency(without.saved))
@@ -168,19 +169,8 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
 impl<'a> BusyLoop<'a> {
     fn of(facts: &Facts<'a>, pool: &EpollPool) -> Option<Self> {
         let model = facts.model;
-        let tid = pool.only_member()?.tid;
-        let thread = model.threads.get(&tid)?;
-        let of_pool = |request: &RequestRef<'_>| match request.epoll {
-            0 => request.before_accept && request.recv_tid == tid,
-            epoll => epoll == pool.epoll && (request.tgid == pool.tgid || request.tgid == 0),
-        };
-        let mut requests: Vec<RequestRef<'a>> = model.requests().filter(of_pool).collect();
-        if requests
-            .iter()
-            .any(|one| one.recv_tid != 0 && one.recv_tid != tid)
-        {
-            return None;
-        }
+        let (thread, mut requests) = pollers::of_loop(model, pool)?;
+        let tid = thread.tid;
         requests.retain(|request| request.latency_ns().is_some());
         requests.sort_by_key(|request| (request.waited_until_ns(), request.socket, request.seq));
         let spans = requests

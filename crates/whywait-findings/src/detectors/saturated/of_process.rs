@@ -27,8 +27,8 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .filter_map(|pool| Some((pool.epoll, pool.only_member()?.tid)))
         .collect();
-    // Where others read, too, it is no event loop.
-    for request in model.requests() {
+    // Where others read, too, it is no event loop. One that has no instance is known by that.
+    for request in model.requests().filter(|request| request.epoll != 0) {
         alone.retain(|(epoll, tid)| *epoll != request.epoll || *tid == request.recv_tid);
     }
     let mut processes: BTreeMap<u32, Vec<RequestRef<'_>>> = BTreeMap::new();

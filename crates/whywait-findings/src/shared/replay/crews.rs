@@ -58,12 +58,11 @@ fn hand_over(in_hand: &ReadByThread<'_>) -> bool {
 /// finding.
 fn are_loops(in_hand: &ReadByThread<'_>) -> bool {
     let of_a_loop = |request: &RequestRef<'_>| {
-        let polls_alone = |request: &RequestRef<'_>| {
-            request.pool().is_some_and(|pool| {
-                pool.members.len() == 1 && pool.members.contains_key(&request.recv_tid)
-            })
-        };
-        request.epoll != 0 && polls_alone(request)
+        request.pool().is_some_and(|pool| {
+            pool.epoll == request.epoll
+                && pool.members.len() == 1
+                && pool.members.contains_key(&request.recv_tid)
+        })
     };
     in_hand.values().flatten().any(of_a_loop)
 }
