@@ -1,5 +1,5 @@
-# A server that asks poll about each of its connections. Of seven requests one is slow, by the number
-# in its path, and all that come meanwhile wait behind it, and then behind each other.
+# A server that asks poll about each of its connections. Of seven requests one is slow, by the
+# number in its path, and all that come meanwhile wait behind it, and then behind each other.
 #
 #     loop.pl [--to-child]
 

@@ -26,7 +26,8 @@
 //! still as well: there the machine itself was stopped; nor one in which interrupts kept the CPU. A
 //! loop that spins polls all the time, though its polls do not sleep. Small absences that cost less
 //! than a hundredth of all requests' time are not worth a remark, nor is a single one in code
-//! compiled at run time: every runtime collects garbage, and compiles as it starts. With several
+//! compiled at run time, for every runtime collects garbage, and compiles as it starts, or for a
+//! grace period of RCU, for which `accept` waits as the table of descriptors grows. With several
 //! threads that poll the instance it is another finding's business.
 
 mod bound;
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Busy, Exchange, Ns, Sample, StackId, Wait};
 use whywait_model::{
-    EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, system_call_name,
+    EpollPool, Membership, Model, RequestRef, Role, Thread, WaitClass, WaitKind, system_call_name,
 };
 use whywait_words::{counted, duration};
 
@@ -95,6 +96,8 @@ struct Away {
     stack: StackId,
     /// A sleep of which there is no user stack: not every kernel gives one of each.
     in_kernel_only: bool,
+    /// A sleep for the kernel's own sake (RCU).
+    grace_period: bool,
     /// The request whose work it was.
     owner: Option<RequestName>,
 }
@@ -231,6 +234,7 @@ fn absences(
                     wait.kernel_stack
                 },
                 in_kernel_only: wait.user_stack == 0,
+                grace_period: model.kind_of(wait).is_some_and(WaitKind::is_grace_period),
                 owner: None,
             }
         });
@@ -268,6 +272,7 @@ fn absences(
         // See `causes`.
         stack: 0,
         in_kernel_only: false,
+        grace_period: false,
         owner: None,
     });
     // An interval that was spent waiting for a CPU almost throughout is the machine's doing.
@@ -422,7 +427,8 @@ fn finding(facts: &Facts<'_>, function: &str, loops: &[Blocked<'_>]) -> Option<F
     if times == 1 && accident && !made_one_slow {
         return None;
     }
-    let once = times == 1 && function == slow_paths::COMPILED;
+    let of_everybody = function == slow_paths::COMPILED || longest.grace_period;
+    let once = times == 1 && of_everybody;
     if severity == Severity::Note && (once || of_others_ns < worth_ns) {
         return None;
     }

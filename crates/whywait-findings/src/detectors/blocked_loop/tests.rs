@@ -423,6 +423,31 @@ fn a_runtime_that_compiles_once_as_it_starts_is_not_worth_a_remark() {
     assert_eq!(away(3, 81), 1, "twice is no start");
 }
 
+/// The table of descriptors of a process with several threads grows at 64 of them, at 256, and so
+/// on, and `accept` waits until the kernel may free the former one.
+#[test]
+fn a_grace_period_as_the_table_of_descriptors_grows_is_not_worth_a_remark() {
+    let (mut script, ..) = server();
+    let accepts = script.stack(&["_start", "main", "uv__server_io", "accept4"]);
+    let grows = script.stack_in(
+        "[kernel]",
+        &["__sys_accept4", "expand_files", "synchronize_rcu_normal"],
+    );
+    let mut away = |socket, from_ms| {
+        let wait = script.wait(1, 288, from_ms, from_ms + 20);
+        wait.stack(accepts).kernel(grows).uninterruptible().done();
+        script
+            .request(socket)
+            .epoll(EPOLL)
+            .ready(from_ms + 1)
+            .read(from_ms + 20, 1)
+            .answered(from_ms + 21, 1);
+        detect(&Facts::of(&script.model())).len()
+    };
+    assert_eq!(away(2, 31), 0);
+    assert_eq!(away(3, 81), 1, "twice within a second it is something else");
+}
+
 #[test]
 fn a_close_notify_that_wants_no_answer_waits_for_nothing() {
     let (mut script, handler, _) = server();

@@ -34,6 +34,12 @@ pub struct WaitKind {
 }
 
 impl WaitKind {
+    /// Whether it was for a grace period of RCU: the kernel replaces something that others may
+    /// still read, such as the table of descriptors of a process with several threads, as it grows.
+    pub fn is_grace_period(self) -> bool {
+        self.name == rules::GRACE_PERIOD
+    }
+
     /// The lock that it was for, if that is one of which it can be told who held it.
     pub(crate) fn lock(self) -> Option<Primitive> {
         match self.name {

@@ -63,6 +63,9 @@ const STOPPED: &[Rule] = &[
     ),
 ];
 
+/// A wait until every CPU has left what it did with something that is to be replaced.
+pub(super) const GRACE_PERIOD: &str = "RCU grace period";
+
 /// Things of the kernel's own.
 const REST: &[Rule] = &[
     on(
@@ -75,7 +78,7 @@ const REST: &[Rule] = &[
             "synchronize_srcu*",
             "__synchronize_srcu",
         ],
-        "RCU grace period",
+        GRACE_PERIOD,
         Part::Unknown,
     ),
     on(
