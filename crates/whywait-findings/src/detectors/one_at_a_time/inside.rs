@@ -5,7 +5,7 @@ use whywait_words::{counted, duration, percent};
 use super::DECLARATION;
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, Severity};
-use crate::numbers::ERROR_NS;
+use crate::numbers::{ERROR_NS, MOST, Share};
 use crate::shared::functions::{InCommon, SampledFunctions};
 use crate::shared::lanes::{InOrder, InStep, Lane, LaneShape};
 use crate::shared::runtime::{self, Runtime};
@@ -20,7 +20,9 @@ pub(super) fn finding(facts: &Facts<'_>, lane: &Lane<'_>, slow_ns: u64) -> Optio
         severity => severity,
     };
     let common = match &lane.shape {
-        LaneShape::Computing(one) => InCommon::of(model, one.samples.iter().copied()),
+        // A few stacks that reach further than the others say nothing of those.
+        LaneShape::Computing(one) => InCommon::of(model, one.samples.iter().copied())
+            .filter(|common| Share::new(common.known, common.all).is_at_least(*MOST)),
         LaneShape::InStep(_) | LaneShape::InOrder(_) => None,
     };
     let waited = lane.requests.iter().filter(|one| one.request.counts());

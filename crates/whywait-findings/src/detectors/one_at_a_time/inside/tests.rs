@@ -1,4 +1,4 @@
-use whywait_events::{Cpu, Part};
+use whywait_events::{Cpu, Part, UNNAMED_JIT};
 use whywait_model::script::{Script, TGID};
 
 use super::super::detect;
@@ -211,12 +211,16 @@ fn a_loop_that_computes_meanwhile_is_another_findings() {
     assert_eq!(found(&script), []);
 }
 
+const BOOK: &[&[&str]] = &[
+    &["start_thread", "serve", "book", "round"],
+    &["start_thread", "serve", "book", "sum"],
+];
+
 /// Two threads, of which the first one computes for every other request, and the second one for
-/// the others: 40 ms each. `both`: at the same time, and then nobody.
-fn two_compute(both: bool) -> Script {
+/// the others: 40 ms each, with these stacks. `both`: at the same time, and then nobody.
+fn two_compute(both: bool, stacks: &[&[&str]]) -> Script {
     let mut script = Script::new();
-    let book = script.stack(&["start_thread", "serve", "book", "round"]);
-    let total = script.stack(&["start_thread", "serve", "book", "sum"]);
+    let stacks: Vec<_> = stacks.iter().map(|calls| script.stack(calls)).collect();
     script.thread(1, "a").thread(2, "b").ends(4000);
     for n in 0..40 {
         let tid = n % 2 + 1;
@@ -225,7 +229,7 @@ fn two_compute(both: bool) -> Script {
             true => came + 40 * tid - 40,
             false => came + 40,
         };
-        let what = if n % 4 < 2 { book } else { total };
+        let what = stacks[(n / 2) as usize % stacks.len()];
         script
             .request(n + 1)
             .ready(came)
@@ -246,7 +250,7 @@ fn two_compute(both: bool) -> Script {
 
 #[test]
 fn threads_that_compute_by_turns_though_a_cpu_is_idle() {
-    let findings = found(&two_compute(false));
+    let findings = found(&two_compute(false, BOOK));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
     assert!(
@@ -259,6 +263,19 @@ fn threads_that_compute_by_turns_though_a_cpu_is_idle() {
 }
 
 #[test]
+fn a_few_stacks_that_reach_further_name_no_function_for_the_others() {
+    let compiled: &[&str] = &["_start", UNNAMED_JIT];
+    let script = two_compute(false, &[BOOK[0], compiled, compiled]);
+    let findings = found(&script);
+    let finding = findings.first().expect("they still compute by turns");
+    assert!(
+        finding.title.ends_with("which compute one at a time"),
+        "most samples have no function: {}",
+        finding.title
+    );
+}
+
+#[test]
 fn threads_that_compute_at_the_same_time_do_not_pass_one_at_a_time() {
-    assert_eq!(found(&two_compute(true)), []);
+    assert_eq!(found(&two_compute(true, BOOK)), []);
 }
