@@ -169,7 +169,7 @@ fn are_interleaved(mut requests: Vec<&Request>) -> bool {
     });
     // Of each connection that it left for another one: whether it came back.
     let mut left: BTreeSet<u64> = BTreeSet::new();
-    let mut came_back = |pair: &[&Request]| match pair {
+    let came_back = |pair: &[&Request]| match pair {
         [one, next] => {
             one.socket != next.socket && {
                 left.insert(one.socket);
@@ -178,7 +178,7 @@ fn are_interleaved(mut requests: Vec<&Request>) -> bool {
         }
         _ => false,
     };
-    unanswered || requests.windows(2).any(|pair| came_back(pair))
+    unanswered || requests.windows(2).any(came_back)
 }
 
 /// Whether requests of different connections were under way at the same time.
