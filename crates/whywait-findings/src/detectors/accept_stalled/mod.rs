@@ -19,7 +19,7 @@
 
 pub(super) mod who;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use whywait_model::requests::AcceptQueue;
@@ -111,6 +111,11 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
         ""
     };
     let kept = acceptors.kept(model);
+    let keepers = if acceptors.is_empty() {
+        one_connection_each(model, port)
+    } else {
+        0
+    };
     let why = match (out_of_descriptors, &kept) {
         (Some(holder), _) => format!(
             "{} has all of its {} descriptors open",
@@ -118,8 +123,13 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
             holder.descriptors_limit.unwrap_or(0)
         ),
         (None, Some(kept)) => kept.in_words(model),
+        (None, None) if keepers > 0 => {
+            format!("all {keepers} threads that read have a connection of their own")
+        }
         (None, None) if acceptors.is_empty() => {
-            format!("{} does not accept", processes(model, &holders))
+            let who = processes(model, &holders);
+            let do_not = if holders.len() > 1 { "do" } else { "does" };
+            format!("{who} {do_not} not accept")
         }
         (None, None) => format!(
             "{}, which accepted before, does not any more",
@@ -132,7 +142,7 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
         duration(oldest_ns)
     );
     let certain = out_of_descriptors.is_some() || kept.is_some();
-    let fix = fix(out_of_descriptors.is_some(), kept.as_ref());
+    let fix = fix(out_of_descriptors.is_some(), kept.as_ref(), keepers);
     let cause = kept.as_ref().map(|kept| {
         let doing = kept.doing(model);
         Cause::new(model, kept.tid, doing, kept.stack())
@@ -154,10 +164,41 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
                     .iter()
                     .filter_map(|holder| descriptors(model, holder)),
             )
+            .evidence((keepers > 0).then(|| one_each(keepers)))
             .evidence(acceptors.evidence(model, &holders))
             .cause(cause)
             .fix(fix),
     )
+}
+
+/// How many threads read requests at a port, if none is an event loop's, and each of them reads one
+/// connection alone, and always the same one, on which it has read more than once; else 0.
+fn one_connection_each(model: &Model, port: u16) -> usize {
+    let mut read: BTreeMap<u32, BTreeMap<u64, usize>> = BTreeMap::new();
+    let here = |request: &RequestRef<'_>| request.local_port == port && request.recv_tid != 0;
+    for request in model.requests().filter(here) {
+        let sockets = read.entry(request.recv_tid).or_default();
+        *sockets.entry(request.socket).or_default() += 1;
+    }
+    let sockets: BTreeSet<u64> = read.values().flat_map(BTreeMap::keys).copied().collect();
+    let again = |sockets: &BTreeMap<u64, usize>| {
+        sockets.len() == 1 && sockets.values().all(|requests| *requests > 1)
+    };
+    if model
+        .requests()
+        .any(|request| here(&request) && request.epoll != 0)
+    {
+        return 0;
+    }
+    let one_each = read.len() > 1 && sockets.len() == read.len() && read.values().all(again);
+    if one_each { read.len() } else { 0 }
+}
+
+fn one_each(keepers: usize) -> Evidence {
+    Evidence::new(format!(
+        "each of the {keepers} threads that read had one connection all the while, and nobody read \
+         another: who accepts may wait for one of them to be free"
+    ))
 }
 
 fn pids(holders: &[&Holder]) -> serde_json::Value {
@@ -221,13 +262,17 @@ fn descriptors(model: &Model, holder: &Holder) -> Option<Evidence> {
     })
 }
 
-fn fix(out_of_descriptors: bool, kept: Option<&Doing<'_>>) -> &'static str {
+fn fix(out_of_descriptors: bool, kept: Option<&Doing<'_>>, keepers: usize) -> &'static str {
     if out_of_descriptors {
         "find what keeps the descriptors (idle connections without a time-out, files that nobody \
          closes); raise the limit (LimitNOFILE, ulimit -n) where it is too low for the load"
     } else if kept.is_some() {
         "let the thread that accepts do nothing else that can wait: read the first bytes, shake \
          hands and look names up elsewhere, with a time-out; or have more threads that accept"
+    } else if keepers > 0 {
+        "more of the threads that read, or connections that are given up sooner while they ask for \
+         nothing (keep-alive), if who accepts waits for one of those threads; else find out what \
+         it waits for"
     } else {
         "find out why nobody calls accept: a limit on connections that is reached, a listener that \
          was taken out of the poll and not put back, a thread that accepted and has ended"

@@ -145,6 +145,41 @@ fn who_accepts_may_not_have_been_seen() {
 }
 
 #[test]
+fn threads_that_have_a_connection_each_may_be_what_it_waits_for() {
+    let of = |connections: u64| {
+        let mut script = Script::new();
+        script.thread(TGID, "server").thread(1, "a").thread(2, "b");
+        for number in 0..20 {
+            let at = 10 + number * 20;
+            let tid = (number % 2) as u32 + 1;
+            script
+                .request(number % connections + 1)
+                .port(PORT)
+                .ready(at)
+                .read(at, tid)
+                .answered(at + 5, tid);
+        }
+        script.request(100).port(PORT).ready(500).unaccepted();
+        script
+            .accept_queue(queue(0, 1))
+            .accept_queue(queue(3_000, 1));
+        script.ends(3_000);
+        only(&script)
+    };
+    let finding = of(2);
+    assert!(
+        finding
+            .title
+            .ends_with("all 2 threads that read have a connection of their own"),
+        "{}",
+        finding.title
+    );
+    assert!(finding.fix.contains("keep-alive"), "{}", finding.fix);
+    let title = of(4).title;
+    assert!(title.ends_with("does not accept"), "two each: {title}");
+}
+
+#[test]
 fn who_accepts_and_has_a_request_in_hand_is_another_finding() {
     let mut script = server();
     sleeps_elsewhere(&mut script);
