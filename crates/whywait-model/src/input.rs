@@ -26,7 +26,7 @@ use crate::rows::Rows;
 use crate::stacks::StackNames;
 use crate::waits::objects::WaitObjects;
 use crate::waits::sleeps::Sleeps;
-use crate::waits::system_call::{SystemCall, descriptor, is_accept, polls_unread, system_call};
+use crate::waits::system_call::{SystemCall, descriptor, is_accept, polls_several, system_call};
 
 /// Requests that are looked at one by one.
 const MAX_REQUESTS: usize = 20_000;
@@ -237,8 +237,7 @@ impl Input {
                 parks.insert((wait.user_stack, wait.tid, wait.args[0]));
             }
         }
-        let for_one = || wait.epoll == 0 && (descriptor(wait).is_some() || polls_unread(wait));
-        if system_call(wait) != SystemCall::Poll || for_one() {
+        if !polls_several(wait) {
             return;
         }
         let polls = self.polls.entry((wait.tgid, wait.epoll)).or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Ns, Request, StackId};
+use whywait_events::{Ns, Request, StackId, Wait, WorkKind};
 
 use super::parking::parks_beside;
 use super::{EpollPool, Membership, PoolMember, PoolSpans};
@@ -10,7 +10,7 @@ use crate::input::Polls;
 use crate::requests::life;
 use crate::stacks::{Label, StackNames, StackText};
 use crate::timeline::Thread;
-use crate::waits::{SystemCall, is_accept, system_call};
+use crate::waits::{SystemCall, descriptor, is_accept, system_call};
 
 /// Finds the pools of a recording.
 pub(crate) fn find(
@@ -106,7 +106,7 @@ fn saturated_loops(
 
 /// Loops that name all of their descriptors in each poll or select. One that was never seen to
 /// sleep so is a loop where no other thread of its process reads, and none polls, which could hand
-/// it what it reads, and it does not sleep in `accept`, or for a ring.
+/// it what it reads, and it does not sleep until a client comes or says something.
 fn loops_without_epoll(
     polls: &BTreeMap<(u32, u32), Polls>,
     threads: &BTreeMap<u32, Thread>,
@@ -119,7 +119,8 @@ fn loops_without_epoll(
         let tid = request.recv_tid;
         let reader = readers.entry(request.socket).or_insert(Some(tid));
         *reader = reader.filter(|first| *first == tid);
-        if request.epoll == 0 {
+        let is_job = matches!(request.kind, WorkKind::Job | WorkKind::HandedJob);
+        if request.epoll == 0 && !is_job {
             read.entry((request.tgid, tid)).or_default().push(request);
         }
     }
@@ -129,18 +130,19 @@ fn loops_without_epoll(
     for (tgid, _) in read.keys() {
         *reading.entry(*tgid).or_default() += 1;
     }
-    let seen = |(tgid, tid): (u32, u32)| {
+    let seen = |(tgid, tid): (u32, u32), requests: &[&Request]| {
         let listed = polls.get(&(tgid, 0));
         if let Some(polls) = listed.filter(|polls| polls.threads.contains_key(&tid)) {
             return Some((Membership::Polled, polls.stacks.clone()));
         }
         let alone =
             reading.get(&tgid) == Some(&1) && polls.range(of_process(tgid)).next().is_none();
-        let multiplexes = alone && !threads.get(&tid).is_some_and(sleeps_elsewhere);
+        let awaits = |thread: &Thread| awaits_clients(thread, requests);
+        let multiplexes = alone && !threads.get(&tid).is_some_and(awaits);
         multiplexes.then(|| (Membership::ReadsAlone, BTreeSet::new()))
     };
     let loops = read.iter().filter_map(|(&(tgid, tid), requests)| {
-        let (membership, poll_stacks) = seen((tgid, tid))?;
+        let (membership, poll_stacks) = seen((tgid, tid), requests)?;
         let is_one = !requests.iter().any(shared) && are_interleaved(requests.clone());
         is_one.then(|| EpollPool {
             poll_stacks,
@@ -150,10 +152,17 @@ fn loops_without_epoll(
     loops.collect()
 }
 
-/// Whether a thread sleeps in `accept`, or for a ring: one that polls its connections does not.
-fn sleeps_elsewhere(thread: &Thread) -> bool {
+/// Whether a thread that read these sleeps until a client comes or says something, or for a ring:
+/// one that polls its connections does not. All datagrams come at the socket on which it may sleep.
+fn awaits_clients(thread: &Thread, requests: &[&Request]) -> bool {
+    let clients: BTreeSet<i32> = requests.iter().map(|request| request.fd).collect();
     let mut waits = thread.timeline.waits().iter();
-    waits.any(|wait| is_accept(wait) || system_call(wait) == SystemCall::Uring)
+    let awaits = |wait: &Wait| {
+        let client = || descriptor(wait).is_some_and(|fd| clients.contains(&fd));
+        is_accept(wait) || system_call(wait) == SystemCall::Uring || client()
+    };
+    let datagrams = |request: &&Request| request.kind == WorkKind::Datagram;
+    requests.iter().any(datagrams) || waits.any(awaits)
 }
 
 /// Whether their thread, which read them all, had several connections at a time: it read of another

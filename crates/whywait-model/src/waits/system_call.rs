@@ -144,6 +144,13 @@ pub fn polls_unread(wait: &Wait) -> bool {
     matches!(wait.syscall, Some(7 | 271)) && wait.args[1] == 1 && descriptor(wait).is_none()
 }
 
+/// Whether a thread sleeps until something comes of several descriptors: in an epoll instance, or
+/// in a poll or a select that names more than a socket and what its own threads wake it by.
+pub(crate) fn polls_several(wait: &Wait) -> bool {
+    let names_several = || descriptor(wait).is_none() && !polls_unread(wait);
+    system_call(wait) == SystemCall::Poll && (wait.epoll != 0 || names_several())
+}
+
 /// Whether a thread waits for a connection, in `accept` or `accept4`.
 pub fn is_accept(wait: &Wait) -> bool {
     matches!(wait.syscall, Some(43 | 288))

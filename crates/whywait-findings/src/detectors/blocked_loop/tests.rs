@@ -586,6 +586,9 @@ fn a_worker_that_has_one_connection_after_the_other_is_no_loop() {
 }
 
 const POLL: u32 = 7;
+const RECV: u32 = 45;
+/// A client's descriptor.
+const CLIENT: u64 = 9;
 const ACCEPT: u32 = 43;
 const URING: u32 = 426;
 
@@ -601,6 +604,7 @@ fn without_epoll(idles: impl Fn(&mut Script)) -> Option<String> {
         script.sleeps(1, handler, read_ms, read_ms + 40);
         script
             .request(n % 3)
+            .descriptor(CLIENT as i32)
             .ready(read_ms - 60)
             .read(read_ms, 1)
             .answered(read_ms + 40, 1);

@@ -334,6 +334,16 @@ fn with_ticks(mut of_request: OnPaths<'_>, latency_ns: u64) -> OnPaths<'_> {
     of_request
 }
 
+/// Whether it is a poll of the loop that a request is registered with.
+fn is_of_its_loop(request: RequestRef<'_>, wait: &Wait) -> bool {
+    match request.epoll {
+        0 => request
+            .pool()
+            .is_some_and(|pool| pool.epoll == 0 && pool.polls(wait)),
+        epoll => wait.epoll == epoll && wait.tgid == request.tgid,
+    }
+}
+
 /// The wait that a step is.
 fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
     let thread = model.threads.get(&step.tid)?;
@@ -361,7 +371,7 @@ impl<'f> Loops<'f> {
 
     /// Whether what ended a poll may have been for another request.
     fn shared(&self, request: RequestRef<'_>, wait: &Wait, step: &PathStep) -> bool {
-        let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+        let own_loop = is_of_its_loop(request, wait);
         let packet = wait.wake_context == WakeContext::Softirq;
         // A thread that polls for others, as that of virtual threads does, may have been woken for
         // any request of the process.
@@ -480,7 +490,7 @@ fn target<'a>(
     let answers = request
         .first_send_ns
         .is_some_and(|first_ns| first_ns <= step.from_ns);
-    let own_loop = wait.epoll != 0 && wait.epoll == request.epoll && wait.tgid == request.tgid;
+    let own_loop = is_of_its_loop(request, wait);
     let polls_for_all = call == SystemCall::Poll && descriptor(wait).is_none();
     let waits_for_requests =
         call != SystemCall::Poll && (model.is_rest(wait) || model.awaits_a_client(wait));
