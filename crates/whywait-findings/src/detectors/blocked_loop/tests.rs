@@ -644,9 +644,10 @@ fn a_loop_need_not_have_an_epoll_instance() {
 fn who_reads_alone_by_turns_was_not_seen_to_poll_and_blocks_nowhere_else() {
     let said = without_epoll(|_| ()).expect("nobody else polls or reads");
     assert!(said.contains("was never seen to wait for them"), "{said}");
-    for call in [ACCEPT, URING] {
+    for (call, descriptor) in [(ACCEPT, 3), (URING, 4), (RECV, CLIENT)] {
         let sleeps = |script: &mut Script| {
-            script.wait(1, call, 20, 30).done();
+            let wait = script.wait(1, call, 20, 30);
+            wait.args([descriptor, 0]).done();
         };
         assert_eq!(
             without_epoll(sleeps),
