@@ -123,9 +123,6 @@ fn finding(model: &Model, port: u16, requests: &[RequestRef<'_>]) -> Option<Find
             holder.descriptors_limit.unwrap_or(0)
         ),
         (None, Some(kept)) => kept.in_words(model),
-        (None, None) if keepers > 0 => {
-            format!("all {keepers} threads that read have a connection of their own")
-        }
         (None, None) if acceptors.is_empty() => {
             let who = processes(model, &holders);
             let do_not = if holders.len() > 1 { "do" } else { "does" };
@@ -177,6 +174,9 @@ fn one_connection_each(model: &Model, port: u16) -> usize {
     let mut read: BTreeMap<u32, BTreeMap<u64, usize>> = BTreeMap::new();
     let here = |request: &RequestRef<'_>| request.local_port == port && request.recv_tid != 0;
     for request in model.requests().filter(here) {
+        if request.epoll != 0 {
+            return 0;
+        }
         let sockets = read.entry(request.recv_tid).or_default();
         *sockets.entry(request.socket).or_default() += 1;
     }
@@ -184,12 +184,6 @@ fn one_connection_each(model: &Model, port: u16) -> usize {
     let again = |sockets: &BTreeMap<u64, usize>| {
         sockets.len() == 1 && sockets.values().all(|requests| *requests > 1)
     };
-    if model
-        .requests()
-        .any(|request| here(&request) && request.epoll != 0)
-    {
-        return 0;
-    }
     let one_each = read.len() > 1 && sockets.len() == read.len() && read.values().all(again);
     if one_each { read.len() } else { 0 }
 }
