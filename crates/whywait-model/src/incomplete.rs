@@ -120,6 +120,7 @@ fn affected(reason: &str) -> &'static str {
         "socket-storage" => "requests on some connections are in no figure",
         "futexes" => "short sleeps on some futex words are missing from the table of waits",
         "streams" => "some streams of HTTP/2 are in no figure",
+        "call-streams" => "some calls over HTTP/2 are in no figure",
         "rings" => "of some io_uring rings nothing is known",
         "ring-ops" => "single io_uring operations may be missing",
         "calls" => "why a thread polls in vain may be missing",

@@ -147,6 +147,14 @@ struct counters {
 	u64 lost_stream_connections; /* connections of HTTP/2 beyond those that can be followed */
 	/* … and those of which a frame could not be read, or was none */
 	u64 streams_lost_place;
+	u64 calls_connections; /* of HTTP/2 that the target made, and whose streams are followed, … */
+	u64 calls_begun; /* … streams that it began there, … */
+	/* … and of which the end is not known: their connection could not be followed to it */
+	u64 calls_unfollowed;
+	u64 lost_call_streams; /* streams beyond those that can be open at the same time */
+	u64 calls_not_followed; /* connections of HTTP/2 beyond those that can be followed */
+	/* … and those of which a frame could not be read, or was none */
+	u64 calls_lost_place;
 	u64 jobs_fetches; /* messages that brokers were asked for, and answered, … */
 	u64 jobs_waited_ns; /* … after so long, together */
 	u64 jobs_given_up; /* jobs beyond those that are followed at once */

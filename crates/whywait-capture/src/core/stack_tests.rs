@@ -158,11 +158,11 @@ fn read(object: &ElfFile64<'_>, (section, from): Place, size: u64) -> (u64, Vec<
 }
 
 /// What a function needs with what it calls, and through which.
-fn needs<'a>(
-    functions: &'a HashMap<Place, Function>,
-    known: &mut HashMap<Place, (u64, Vec<&'a str>)>,
+fn needs(
+    functions: &HashMap<Place, Function>,
+    known: &mut HashMap<Place, (u64, Vec<String>)>,
     place: Place,
-) -> (u64, Vec<&'a str>) {
+) -> (u64, Vec<String>) {
     let Some(function) = functions.get(&place) else {
         // What it loads is the address of a variable.
         return (0, Vec::new());
@@ -177,7 +177,7 @@ fn needs<'a>(
         .map(|&called| needs(functions, known, called))
         .max_by_key(|(bytes, _)| *bytes)
         .unwrap_or_default();
-    let mut through = vec![function.name.as_str()];
+    let mut through = vec![format!("{} ({own})", function.name)];
     through.extend(deepest.1);
     let all = (own + deepest.0, through);
     known.insert(place, all.clone());

@@ -3,6 +3,7 @@
 mod abandoned;
 mod accept_queues;
 mod arrivals;
+mod call_streams;
 mod clock_rates;
 mod common;
 mod connection_ends;

@@ -14,16 +14,21 @@ use crate::common::{self, Running};
 /// `C bytes`: the client sends; `r`: the server reads what is there, or at most so many bytes;
 /// `w`: the server writes something, or these bytes; `v`: it writes from several pieces of memory
 /// at once; `p`: a pause of 3 ms. `+`: one at once after the other; the client then takes what it
-/// was sent. The connection may be older than the recording (argument 2).
+/// was sent. The connection may be older than the recording (argument 2: `old`). Argument 3,
+/// `calls`: it is the one who is recorded who connects, and `C` is what its peer sends.
 const SCRIPT: &str = r"
 import os, socket, sys, time
 listener = socket.socket()
 listener.bind(('127.0.0.1', 0))
 listener.listen(8)
 to_client, to_server = socket.socketpair()
+calls = sys.argv[3:] == ['calls']
 if not os.fork():
     to_client.close()
-    client = socket.create_connection(listener.getsockname())
+    if calls:
+        client = listener.accept()[0]
+    else:
+        client = socket.create_connection(listener.getsockname())
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # What it has it does not acknowledge at once, as one that talks much does not.
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
@@ -36,19 +41,25 @@ if not os.fork():
         to_server.sendall(b'done')
     os._exit(0)
 to_server.close()
+def connected():
+    if calls:
+        address = listener.getsockname()
+        listener.close()
+        return socket.create_connection(address)
+    return listener.accept()[0]
 def client(order):
     to_client.sendall(order)
     to_client.recv(4)
 connection = None
 if sys.argv[2] == 'old':
-    connection = listener.accept()[0]
+    connection = connected()
     client(b'hello')
     connection.recv(65536)
     connection.sendall(b'!')
     client(b'w')
 print('ready', flush=True)
 sys.stdin.readline()
-connection = connection or listener.accept()[0]
+connection = connection or connected()
 for line in sys.argv[1].split('\n'):
     steps = line.split('+')
     for step in steps:
@@ -71,8 +82,14 @@ sys.stdin.readline()
 
 /// What is recorded of a conversation, and the folder that holds it.
 pub(crate) fn recorded(conversation: &str, age: &str) -> (tempfile::TempDir, Recording) {
+    recorded_as(&[conversation, age])
+}
+
+/// The same, with all arguments.
+pub(crate) fn recorded_as(arguments: &[&str]) -> (tempfile::TempDir, Recording) {
     let child = Command::new("/usr/bin/python3")
-        .args(["-c", SCRIPT, conversation, age])
+        .args(["-c", SCRIPT])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

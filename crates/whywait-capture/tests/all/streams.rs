@@ -10,26 +10,26 @@ use whywait_events::{Request, WorkKind};
 use crate::common;
 use crate::multiplexed::{PREFACE, SETTINGS, hex, recorded};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 /// That of `p` in a conversation.
-const PAUSE_NS: u64 = 3_000_000;
+pub(crate) const PAUSE_NS: u64 = 3_000_000;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// The client asks for something, and has said all.
-fn asks(stream: u32) -> Vec<u8> {
+pub(crate) fn asks(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, b"\x82\x86\x84")
 }
 
 /// The whole answer.
-fn answers(stream: u32) -> Vec<u8> {
+pub(crate) fn answers(stream: u32) -> Vec<u8> {
     [
         frame(HEADERS, END_HEADERS, stream, b"\x88"),
         frame(DATA, END_STREAM, stream, b"answer"),
@@ -37,7 +37,7 @@ fn answers(stream: u32) -> Vec<u8> {
     .concat()
 }
 
-fn begins() -> Vec<u8> {
+pub(crate) fn begins() -> Vec<u8> {
     [PREFACE, SETTINGS].concat()
 }
 

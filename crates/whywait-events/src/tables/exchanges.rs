@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Ns;
 use crate::recording::{Record, Sink, table};
+use crate::tables::requests::WorkKind;
 
 table! {
     /// What the target sent on a stream socket that it had connected, and the reply: from the first
@@ -83,6 +84,9 @@ table! {
         rtt_min_us: u32 = Dictionary,
         /// Packets that its side of the connection sent again meanwhile.
         retransmits: u32 = Dictionary,
+        /// What it is, as in `requests`: `stream`, or `http2`, which has a `socket` of its own for
+        /// each stream of its connection.
+        kind: WorkKind = Dictionary or (WorkKind::Stream),
     }
 }
 

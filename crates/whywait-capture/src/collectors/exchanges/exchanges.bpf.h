@@ -12,6 +12,7 @@
 #include "collectors/names/names.bpf.h"
 #include "collectors/sockets/closing.bpf.h"
 #include "collectors/sockets/descriptor.bpf.h"
+#include "collectors/streams/places.bpf.h"
 #include "collectors/tasks/tasks.bpf.h"
 
 struct {
@@ -252,6 +253,8 @@ __noinline int send_exchange(struct socket_state *socket, u64 gone_ns, u64 now)
 	record->srtt_us = srtt_of(socket);
 	record->rtt_min_us = rtt_min_of(socket);
 	record->retransmits = retransmits_of(socket) - exchange->retransmits;
+	record->kind = socket->kind;
+	record->unused = 0;
 	submit(record);
 	return 0;
 }
@@ -355,7 +358,8 @@ __noinline int exchange_ends(struct socket_state *socket, bool gone, u64 now)
 }
 
 static __always_inline void exchange_begins(struct socket_state *socket,
-					    const struct thread *thread, u64 now, bool fetches)
+					    const struct thread *thread, u64 task, u32 fd, u64 now,
+					    bool fetches)
 {
 	struct exchange *exchange = &socket->exchange;
 	u32 number = exchange->peer - 1;
@@ -370,9 +374,9 @@ static __always_inline void exchange_begins(struct socket_state *socket,
 	exchange->counted_in = 0;
 	exchange->later_ns = 0;
 	exchange->read_tid = 0;
-	exchange->task = task_of(thread);
+	exchange->task = task;
 	exchange->tgid = thread->tgid;
-	exchange->fd = writes_to(thread);
+	exchange->fd = fd;
 	exchange->seq++;
 	exchange->over = 0;
 	exchange->fetches = fetches;
@@ -419,7 +423,7 @@ __noinline int exchange_writes(struct socket_state *socket, const struct thread 
 		return 0;
 	if (!exchange->first_send_ns || exchange->first_read_ns || exchange->over) {
 		exchange_ends(socket, false, now);
-		exchange_begins(socket, thread, now, fetches);
+		exchange_begins(socket, thread, task_of(thread), writes_to(thread), now, fetches);
 	} else if (fetches) {
 		leaves_flight(exchange);
 		exchange->fetches = 1;
@@ -502,6 +506,21 @@ static __always_inline bool short_has_room(u64 now)
 	return true;
 }
 
+/* A reply was first read, of which it is noted when it came. */
+static __always_inline void reply_begins(struct socket_state *socket, const struct thread *thread,
+					 u64 now, u32 bytes)
+{
+	struct exchange *exchange = &socket->exchange;
+
+	if (exchange->timing != UNTIMED)
+		may_reply_to_later(exchange, exchange->arrived_ns ? exchange->arrived_ns : now);
+	exchange->first_read_ns = now;
+	exchange->last_read_ns = now;
+	exchange->read_tid = thread->tid;
+	exchange->bytes_in = bytes;
+	count_exchange(socket, now);
+}
+
 /* A thread has read `bytes` from a connection that the target made. */
 __noinline int exchange_reads(struct socket_state *socket, const struct arrivals *arrivals,
 			      const struct thread *thread, u64 now, u32 bytes)
@@ -531,17 +550,11 @@ __noinline int exchange_reads(struct socket_state *socket, const struct arrivals
 	was_read(socket, now);
 	exchange->timing = timing_of_reply(socket, now);
 	exchange->arrived_ns = 0;
-	if (unlikely(exchange->timing != UNTIMED)) {
+	if (unlikely(exchange->timing != UNTIMED))
 		exchange->arrived_ns = reply_came(socket, arrivals, bytes);
-		may_reply_to_later(exchange, exchange->arrived_ns ? exchange->arrived_ns : now);
-	}
-	exchange->first_read_ns = now;
-	exchange->last_read_ns = now;
-	exchange->read_tid = thread->tid;
-	exchange->bytes_in = bytes;
 	if (names_wanted && !thread->uring)
 		name_is_replied_to(socket->id, exchange->seq, bytes, now);
-	count_exchange(socket, now);
+	reply_begins(socket, thread, now, bytes);
 	if (now - exchange->first_send_ns >= threshold_ns || short_has_room(now))
 		send_exchange(socket, 0, now);
 	return 0;
@@ -552,8 +565,11 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 {
 	if (arrivals->family == AF_UNIX && !unix_packets(sk))
 		return 0;
-	if (!only_fin(sk))
-		note_arrival(arrivals, sk);
+	if (only_fin(sk))
+		return 0;
+	note_arrival(arrivals, sk);
+	if (unlikely(arrivals->streams))
+		note_packet(sk, arrivals->streams);
 	return 0;
 }
 

@@ -8,6 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Exchange, PeerSums};
 
+use crate::collectors::sockets::work_kind;
 use crate::core::collector::{Collector, Keeper};
 use crate::core::counters::per_cpu_of;
 use crate::core::error::CaptureError;
@@ -256,6 +257,7 @@ fn exchange(record: &types::exchange_record, shared: &mut Shared) -> Result<(), 
         srtt_us: record.srtt_us,
         rtt_min_us: record.rtt_min_us,
         retransmits: record.retransmits,
+        kind: work_kind(record.kind),
     }))
 }
 

@@ -31,6 +31,8 @@ struct exchange_record {
 	u32 srtt_us;
 	u32 rtt_min_us;
 	u32 retransmits;
+	u32 kind; /* WORK_HTTP2: a stream's */
+	u32 unused;
 };
 
 /* What tells peers apart. */

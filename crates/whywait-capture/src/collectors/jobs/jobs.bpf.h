@@ -18,6 +18,7 @@
 
 #include "collectors/exchanges/exchanges.bpf.h"
 #include "collectors/jobs/handed.bpf.h"
+#include "collectors/sockets/multiplexed.bpf.h"
 #include "collectors/sockets/sent.bpf.h"
 
 /*
@@ -30,6 +31,8 @@ enum sent {
 	SENT_ASKS, /* or tells something: a call */
 	SENT_FETCHES, /* it asks for a message, and to wait until there is one */
 	SENT_ACKNOWLEDGES, /* a message is done with */
+	SENT_PREFACE, /* HTTP/2 is spoken from now on, … */
+	SENT_FRAMES, /* … or has been: see streams.bpf.h */
 };
 
 /* `BLPOP`, `BRPOPLPUSH`, `BLMOVE`, `BZPOPMIN` and so on; `XREAD`, `XREADGROUP`. */
@@ -69,10 +72,19 @@ static __always_inline bool acknowledges_nats(const u8 *head, u32 bytes)
 	       head[8] == 'A' && head[9] == 'C' && head[10] == 'K' && head[11] == '.';
 }
 
+/* Whether what was sent last is frames of HTTP/2, and asks for something. */
+static __always_inline bool sends_frames(const struct thread *thread, u32 bytes)
+{
+	struct sent_call call;
+
+	sends(&call, thread);
+	return call.data && are_frames(call.data, bytes, 0);
+}
+
 /* What a thread has just sent on a connection that it made. Not static: verified once. */
 __noinline u32 what_is_sent(struct socket_state *socket, const struct thread *thread, u32 bytes)
 {
-	u8 head[SENT_HEAD] = {};
+	u8 head[SENT_HEAD] __attribute__((aligned(8))) = {};
 	u32 looked_at;
 
 	if (!socket || !thread)
@@ -86,6 +98,10 @@ __noinline u32 what_is_sent(struct socket_state *socket, const struct thread *th
 		socket->broker = BROKER_SENDS;
 		return SENT_ACKNOWLEDGES;
 	}
+	if (looked_at >= PREFACE_BYTES && is_preface_at(head))
+		return SENT_PREFACE;
+	if (socket->multiplex > MULTIPLEX_OLD && sends_frames(thread, bytes))
+		return SENT_FRAMES;
 	if (socket->broker < BROKER_NONE)
 		socket->broker++;
 	return SENT_ASKS;
@@ -209,9 +225,9 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 	return exchange_reads(socket, arrivals, thread, thread->io_ns, bytes);
 }
 
-/* A thread has written `bytes` to a connection that it made. */
-static __always_inline int client_writes(struct socket_state *socket,
-					 struct thread *thread, u32 bytes)
+/* A thread has written `bytes` to a connection that it made: what that is. */
+static __always_inline enum sent client_writes(struct socket_state *socket,
+					       struct thread *thread, u32 bytes)
 {
 	u32 sent = SENT_ASKS;
 
@@ -221,8 +237,9 @@ static __always_inline int client_writes(struct socket_state *socket,
 		job_ends(thread, worker_of(thread), bytes);
 	if (unlikely(sent == SENT_ACKNOWLEDGES))
 		job_ends(thread, worker_at(socket), bytes);
-	if (unlikely(socket->broker == BROKER_SENDS))
-		return exchange_is_none(socket);
-	return exchange_writes(socket, thread, thread->io_ns, bytes,
-			       sent == SENT_FETCHES);
+	if (unlikely(socket->broker == BROKER_SENDS || sent >= SENT_PREFACE))
+		exchange_is_none(socket);
+	else
+		exchange_writes(socket, thread, thread->io_ns, bytes, sent == SENT_FETCHES);
+	return sent;
 }

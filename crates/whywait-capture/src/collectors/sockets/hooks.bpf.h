@@ -290,7 +290,17 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 		cpu_progress(thread, thread->io_on_cpu_ns);
 	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
-		if (socket->role == SOCKET_CLIENT && ret > 0)
+		if (socket->role != SOCKET_CLIENT)
+			return DONE;
+		if (unlikely(socket->streams)) {
+			if (ret == 0) {
+				streams_end(socket, thread->io_ns);
+				return DONE;
+			}
+			was_read(socket, thread->io_ns);
+			return STREAMS_MOVE;
+		}
+		if (ret > 0)
 			client_reads(socket, arrivals, thread, ret);
 		return DONE;
 	}
@@ -362,6 +372,17 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return socket_was_read(sk, ret, flags);
 }
 
+/* A thread has written to a connection that it made. */
+static __always_inline void client_is_written(struct socket_state *socket,
+					      struct arrivals *arrivals, struct thread *thread,
+					      u32 bytes)
+{
+	enum sent sent = client_writes(socket, thread, bytes);
+
+	if (unlikely(sent >= SENT_PREFACE))
+		calls_begin(socket, arrivals, sent == SENT_PREFACE);
+}
+
 /* A thread has tried to write to a stream. */
 static __always_inline enum left_to_do stream_is_written(struct socket_state *socket,
 							 struct arrivals *arrivals,
@@ -372,9 +393,11 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 	if (unlikely(ret <= 0))
 		return DONE;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
-		if (socket->role == SOCKET_CLIENT)
-			client_writes(socket, thread, ret);
-		return DONE;
+		if (socket->role != SOCKET_CLIENT)
+			return DONE;
+		if (likely(!socket->streams))
+			client_is_written(socket, arrivals, thread, ret);
+		return unlikely(socket->streams) ? STREAMS_MOVE : DONE;
 	}
 	thread->open.bytes_out += ret;
 	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
@@ -472,8 +495,11 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 		socket = socket_of(sk);
 		if (!socket)
 			return 0;
-		if (socket->role == SOCKET_CLIENT)
+		if (socket->role == SOCKET_CLIENT) {
 			exchange_changes(socket, old_state, new_state);
+			if (unlikely(socket->streams) && new_state == TCP_CLOSE)
+				streams_end(socket, bpf_ktime_get_ns());
+		}
 		if (socket->role != SOCKET_SERVER)
 			goto out;
 		now = bpf_ktime_get_ns();

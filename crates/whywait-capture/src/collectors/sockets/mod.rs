@@ -298,15 +298,20 @@ fn request(record: &types::request_record, shared: &mut Shared) -> Result<(), Wr
         own: record.own != 0,
         broker: record.broker,
         handed_by: record.handed_by,
-        kind: match types::work_kind(record.kind) {
-            types::work_kind::WORK_DATAGRAM => WorkKind::Datagram,
-            types::work_kind::WORK_HTTP2 => WorkKind::Http2,
-            types::work_kind::WORK_JOB => WorkKind::Job,
-            types::work_kind::WORK_HANDED_JOB => WorkKind::HandedJob,
-            _ => WorkKind::Stream,
-        },
+        kind: work_kind(record.kind),
         recv_task: shared.output.task(record.tgid, record.recv_task),
         send_task: shared.output.task(record.tgid, record.send_task),
     };
     shared.output.write(&Event::Request(request))
+}
+
+/// As the BPF programs name it.
+pub(crate) fn work_kind(kind: u32) -> WorkKind {
+    match types::work_kind(kind) {
+        types::work_kind::WORK_DATAGRAM => WorkKind::Datagram,
+        types::work_kind::WORK_HTTP2 => WorkKind::Http2,
+        types::work_kind::WORK_JOB => WorkKind::Job,
+        types::work_kind::WORK_HANDED_JOB => WorkKind::HandedJob,
+        _ => WorkKind::Stream,
+    }
 }

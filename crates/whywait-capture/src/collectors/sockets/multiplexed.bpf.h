@@ -73,12 +73,21 @@ static __always_inline u64 read_into(struct task_struct *task)
 	return bpf_probe_read_user(&base, sizeof(base), (void *)vector) ? 0 : base;
 }
 
+static __always_inline bool is_preface_at(const void *bytes)
+{
+	const u64 *words = bytes;
+	u32 last = *(const u32 *)(bytes + 8);
+
+	return words[0] == PREFACE_0 && last == (u32)PREFACE_1 &&
+	       *(const u16 *)(bytes + 12) == PREFACE_1 >> 32;
+}
+
 static __always_inline bool is_preface(u64 at, u32 bytes)
 {
 	u64 words[2] = {};
 
 	return bytes >= PREFACE_BYTES && !bpf_probe_read_user(words, PREFACE_BYTES, (void *)at) &&
-	       words[0] == PREFACE_0 && words[1] == PREFACE_1;
+	       is_preface_at(words);
 }
 
 #define FRAME_HEAD 9

@@ -32,6 +32,8 @@ struct framer {
 	struct call_bytes left; /* of the call whose bytes are just being gone through */
 	u64 now_ns; /* of the call whose bytes are just being gone through */
 	u64 came_ns; /* what it has read came then, or before; 0: not known */
+	u64 task; /* of one with calls: for which it writes, … */
+	u32 fd; /* … and to which descriptor, and 1; 0: not known */
 	u32 at; /* the number of the next byte: TCP's, or how many there were */
 	u32 skip; /* so much of a frame is still to come */
 	u32 ends; /* that stream ends with the frame; 0: none does */
@@ -57,6 +59,10 @@ struct followed {
 	u8 tcp;
 	u8 peer; /* PEER_… */
 	u8 before_accept; /* its first bytes came before the connection was accepted */
+	u8 calls; /* the target is the client, and the streams are what it asks its peer */
+	u8 from_preface; /* it was followed from its first stream on */
+	u32 exchange_peer; /* … of these, as in an exchange */
+	u32 sent_tid; /* the thread that began the last of these */
 	struct framer framers[2];
 };
 
@@ -94,7 +100,7 @@ struct notes followed_notes[FOLLOWED] SEC(".bss.notes");
 
 struct stream {
 	struct socket_state state; /* as of a connection with one request */
-	u64 wrote_ns; /* DATA was written last; 0: never */
+	u64 wrote_ns; /* the server wrote DATA last, or a client has read it; 0: never */
 	u64 room_ns; /* the client had room for more */
 	u32 place; /* of its connection */
 	u8 asked; /* the client has sent all of what it asks */
@@ -113,4 +119,5 @@ enum stream_end {
 	STREAM_RESET, /* the client wants it no more, or has gone */
 	STREAM_STAYS, /* the recording or the process ends */
 	STREAM_UNFOLLOWED, /* nobody knows: its connection is followed no more */
+	STREAM_ANSWERED, /* … or by its answer: a call */
 };

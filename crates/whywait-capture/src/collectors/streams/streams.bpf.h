@@ -18,7 +18,9 @@
 #include "collectors/sockets/descriptor.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
 #include "collectors/sockets/requests.bpf.h"
+#include "collectors/streams/calls.bpf.h"
 #include "collectors/streams/memory.bpf.h"
+#include "collectors/streams/places.bpf.h"
 #include "collectors/streams/state.bpf.h"
 #include "core/bits.bpf.h"
 
@@ -38,19 +40,12 @@ enum frame {
 };
 #define END_STREAM 1
 #define PREFACE_LENGTH 24
-/* So much a client has room for at first, unless it says otherwise (RFC 9113, 6.9.2). */
-#define INITIAL_WINDOW 65535
 /* So many of the server's writes may begin within a frame until one does with a frame. */
 #define SEEKS 16
 /* A call's bytes are gone through in so many steps, of a frame or a piece of memory. */
 #define MOST_STEPS 8192
 /* As often it is looked which goroutine reads: the first is not always the one that goes on. */
 #define READER_NS (50 * 1000000ULL)
-
-static __always_inline struct followed *followed_at(u32 place)
-{
-	return &followed[place & (FOLLOWED - 1)];
-}
 
 /*
  * Whether the head of another frame than DATA and HEADERS may be one. Types that nobody knows are
@@ -134,6 +129,9 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 	connection = followed_at(search.found - 1);
 	connection->sk = sk;
 	connection->room_ns = 0;
+	connection->calls = 0;
+	connection->from_preface = 0;
+	connection->sent_tid = 0;
 	connection->reader = 0;
 	connection->reader_ns = 0;
 	connection->tag = __sync_fetch_and_add(&last_followed, 1) + 1;
@@ -141,122 +139,6 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 	connection->open = 0;
 	__builtin_memset(connection->framers, 0, sizeof(connection->framers));
 	return search.found;
-}
-
-/* A packet has come on a followed connection. */
-static __noinline int note_packet(struct sock *sk, u32 followed_as)
-{
-	struct notes *notes = &followed_notes[(followed_as - 1) & (FOLLOWED - 1)];
-	struct note *note = &notes->ring[notes->count & (NOTES - 1)];
-
-	note->end = KERNEL_READ(struct tcp_sock, sk, rcv_nxt);
-	note->ns = packet_ns(sk);
-	barrier();
-	NOW(notes->count) = notes->count + 1;
-	return 0;
-}
-
-/* When the byte with that number came; 0: not known. */
-__noinline u64 noted_packet(u32 place, u32 number)
-{
-	struct notes *notes = &followed_notes[place & (FOLLOWED - 1)];
-	u32 count = NOW(notes->count);
-	u64 ns = 0;
-
-	for (u32 i = 1; i < NOTES && i <= count; i++) {
-		struct note *note = &notes->ring[(count - i) & (NOTES - 1)];
-
-		if ((s32)(note->end - number) <= 0)
-			return ns;
-		ns = note->ns;
-	}
-	/* All that is remembered came with it or after it. */
-	if (count >= NOTES)
-		COUNT(streams_untimed);
-	return 0;
-}
-
-#define STREAM_KEY(connection, number) ((u64)(connection)->tag << 32 | (number))
-
-/*
- * The places in which a stream may be, in the order in which they are tried: a few that its
- * connection has, so that one stream after another has the same, which is in the processor's cache,
- * and then a set that depends on its number as well, from the other end.
- */
-static __always_inline u32 stream_set(u64 key)
-{
-	return (hash_of(key) >> 1) * STREAM_WAYS & (STREAMS - 1);
-}
-
-static __always_inline u32 own_place(u64 key, u32 way)
-{
-	return stream_set(key >> 32) + way;
-}
-
-static __always_inline u32 other_place(u64 key, u32 way)
-{
-	return stream_set(key) + STREAM_WAYS - 1 - way;
-}
-
-__noinline u32 find_stream_further(u64 key)
-{
-	for (u32 way = 1; way < STREAM_OWN_WAYS; way++) {
-		u32 at = own_place(key, way) & (STREAMS - 1);
-
-		if (NOW(stream_keys[at]) == key)
-			return at + 1;
-	}
-	for (u32 way = 0; way < STREAM_WAYS; way++) {
-		u32 at = other_place(key, way) & (STREAMS - 1);
-
-		if (NOW(stream_keys[at]) == key)
-			return at + 1;
-	}
-	return 0;
-}
-
-/* The place of an open stream, and 1; 0: it is not followed. */
-static __always_inline u32 find_stream(u64 key)
-{
-	u32 at = own_place(key, 0) & (STREAMS - 1);
-
-	return likely(NOW(stream_keys[at]) == key) ? at + 1 : find_stream_further(key);
-}
-
-static __always_inline bool takes_place(u32 at, u64 key)
-{
-	return !NOW(stream_keys[at]) && !__sync_val_compare_and_swap(&stream_keys[at], 0, key);
-}
-
-__noinline u32 take_stream(u64 key)
-{
-	for (u32 way = 0; way < STREAM_OWN_WAYS; way++) {
-		u32 at = own_place(key, way) & (STREAMS - 1);
-
-		if (takes_place(at, key))
-			return at + 1;
-	}
-	for (u32 way = 0; way < STREAM_WAYS; way++) {
-		u32 at = other_place(key, way) & (STREAMS - 1);
-
-		if (takes_place(at, key))
-			return at + 1;
-	}
-	return 0;
-}
-
-/* Whether it is for the caller to end it, and not for another CPU. */
-static __always_inline bool claims_end(u32 at, u64 key)
-{
-	u64 *place = &stream_keys[at & (STREAMS - 1)];
-
-	return __sync_val_compare_and_swap(place, key, key | STREAM_ENDS) == key;
-}
-
-static __always_inline void free_stream(u32 at, struct followed *connection)
-{
-	NOW(stream_keys[at & (STREAMS - 1)]) = 0;
-	__sync_fetch_and_add(&connection->open, -1);
 }
 
 /* The client begins a stream, with HEADERS of which the head was read just now. */
@@ -343,6 +225,8 @@ __noinline int stream_is_over(u32 at, u32 how, u64 now)
 	struct stream *stream = &streams[at & (STREAMS - 1)];
 	struct socket_state *state = &stream->state;
 
+	if (state->role == SOCKET_CLIENT)
+		return call_stream_is_over(at, how, now);
 	if (how == STREAM_STAYS)
 		COUNT(streams_open);
 	if (stream->goes_on)
@@ -375,24 +259,6 @@ __noinline int stream_is_over(u32 at, u32 how, u64 now)
 	return 0;
 }
 
-/*
- * Whether DATA that is written now comes after a pause of the server: not if the client may have
- * had no room for it until just now.
- */
-static __always_inline bool has_paused(const struct stream *stream,
-				       const struct followed *connection, u64 now)
-{
-	u64 wrote_ns = stream->wrote_ns;
-	bool room = stream->state.bytes_out < INITIAL_WINDOW ||
-		    (stream->room_ns <= wrote_ns && connection->room_ns <= wrote_ns);
-
-	return wrote_ns && now - wrote_ns >= threshold_ns && room;
-}
-
-/* What a frame of the server's is to its stream. */
-#define ANSWERS_DATA 1 /* it has something in it */
-#define ANSWERS_END 2 /* the stream ends here */
-
 /* The server writes a frame of a stream. */
 __noinline int stream_answers(u32 place, u32 number, u32 length, u32 what, struct thread *thread)
 {
@@ -412,7 +278,7 @@ __noinline int stream_answers(u32 place, u32 number, u32 length, u32 what, struc
 	at = (at - 1) & (STREAMS - 1);
 	stream = &streams[at];
 	state = &stream->state;
-	if (data && !stream->goes_on && has_paused(stream, connection, now)) {
+	if (data && !stream->goes_on && has_paused(stream, connection, state->bytes_out, now)) {
 		stream->goes_on = 1;
 		COUNT(streams_went_on);
 		stream_counts(stream, now);
@@ -479,12 +345,43 @@ __noinline int stream_asks(u32 place, u32 number, u32 length, u32 asked, u32 res
 	return 0;
 }
 
+/* A frame of the server's, whichever of both the target is. */
+static __always_inline void frame_answers(const struct followed *connection, u32 place, u32 number,
+					  u32 length, u32 what, struct thread *thread)
+{
+	if (unlikely(connection->calls))
+		call_stream_answers(place, number, length, what, thread);
+	else
+		stream_answers(place, number, length, what, thread);
+}
+
 /* Whose bytes are gone through. */
 struct walk {
 	struct thread *thread; /* that is in the call */
 	u32 place; /* of the connection */
-	u32 of_client; /* they were read */
+	u32 of_client; /* they are the client's */
 };
+
+/* A frame of the client's begins a stream, whichever of both the target is. */
+static __always_inline void frame_begins_stream(const struct followed *connection,
+						const struct walk *walk, u32 number, u32 length,
+						bool asked)
+{
+	if (unlikely(connection->calls))
+		call_stream_begins(walk->place, number, length, asked, walk->thread);
+	else
+		stream_begins(walk->place, number, length, asked, walk->thread);
+}
+
+/* … or is of one that it has begun. */
+static __always_inline void frame_asks(const struct followed *connection, const struct walk *walk,
+				       u32 number, u32 length, bool asked, bool resets)
+{
+	if (unlikely(connection->calls))
+		call_stream_asks(walk->place, number, length, asked, resets);
+	else
+		stream_asks(walk->place, number, length, asked, resets);
+}
 
 /* A frame's head is there. */
 static __always_inline void frame_begins(const struct walk *walk, struct framer *framer)
@@ -506,12 +403,12 @@ static __always_inline void frame_begins(const struct walk *walk, struct framer 
 	framer->skip = length;
 	if (walk->of_client) {
 		if (type == FRAME_HEADERS && number > connection->last)
-			stream_begins(walk->place, number, length, last, walk->thread);
+			frame_begins_stream(connection, walk, number, length, last);
 		else if (type == FRAME_WINDOW_UPDATE)
 			room_is_made(connection, number, framer->now_ns);
 		else if (carries || type == FRAME_RST_STREAM)
-			stream_asks(walk->place, number, FRAME_HEAD + length, last,
-				    type == FRAME_RST_STREAM);
+			frame_asks(connection, walk, number, FRAME_HEAD + length, last,
+				   type == FRAME_RST_STREAM);
 		return;
 	}
 	if (unlikely(!carries && type != FRAME_RST_STREAM))
@@ -519,9 +416,9 @@ static __always_inline void frame_begins(const struct walk *walk, struct framer 
 	/* It ends with the last byte of the frame. */
 	ends = type == FRAME_RST_STREAM || (last && framer->left.bytes >= length);
 	framer->ends = last && !ends ? number : 0;
-	stream_answers(walk->place, number, FRAME_HEAD + length,
-		       (type == FRAME_DATA && length ? ANSWERS_DATA : 0) | (ends ? ANSWERS_END : 0),
-		       walk->thread);
+	frame_answers(connection, walk->place, number, FRAME_HEAD + length,
+		      (type == FRAME_DATA && length ? ANSWERS_DATA : 0) | (ends ? ANSWERS_END : 0),
+		      walk->thread);
 }
 
 /* Some bytes are of the frame whose head was there. */
@@ -531,7 +428,7 @@ static __always_inline void pass_frame(struct framer *framer, u32 place, u32 byt
 	framer->skip -= bytes;
 	framer->at += bytes;
 	if (unlikely(!framer->skip && framer->ends)) {
-		stream_answers(place, framer->ends, 0, ANSWERS_END, thread);
+		frame_answers(followed_at(place), place, framer->ends, 0, ANSWERS_END, thread);
 		framer->ends = 0;
 	}
 }
@@ -645,6 +542,30 @@ __noinline int streams_end(struct socket_state *socket, u64 now)
 	return 0;
 }
 
+/* A connection is followed from now on, at this place. */
+static __always_inline struct followed *follow(struct socket_state *socket,
+					       struct arrivals *arrivals, u32 place, bool preface)
+{
+	struct followed *connection = followed_at(place - 1);
+	struct notes *notes = &followed_notes[(place - 1) & (FOLLOWED - 1)];
+
+	socket->multiplex = MULTIPLEX_STREAMS;
+	socket->streams = place;
+	connection->family = socket->family;
+	connection->tcp = socket->tcp;
+	connection->framers[OF_CLIENT].skip = preface ? PREFACE_LENGTH : 0;
+	connection->framers[OF_SERVER].seeks = SEEKS;
+	if (!socket->tcp)
+		return connection;
+	/* What has come until now came at the time that is noted with the socket. */
+	notes->ring[0].end = KERNEL_READ(struct tcp_sock, sk_of(socket), rcv_nxt);
+	notes->ring[0].ns = 0;
+	barrier();
+	NOW(notes->count) = 1;
+	NOW(arrivals->streams) = place;
+	return connection;
+}
+
 /*
  * What is read from now on is of HTTP/2, after a preface or not. What seemed to be requests before
  * were exchanges.
@@ -653,7 +574,6 @@ __noinline int streams_begin(struct socket_state *socket, struct arrivals *arriv
 {
 	struct followed *connection;
 	struct request_totals *sums;
-	struct notes *notes;
 	u32 place;
 	u64 sk;
 
@@ -673,26 +593,36 @@ __noinline int streams_begin(struct socket_state *socket, struct arrivals *arriv
 	}
 	socket->ready_ns = 0;
 	socket->last_send_ns = 0;
-	socket->multiplex = MULTIPLEX_STREAMS;
-	socket->streams = place;
-	place = (place - 1) & (FOLLOWED - 1);
-	connection = &followed[place];
+	connection = follow(socket, arrivals, place, preface);
 	connection->port = socket->local_port;
-	connection->family = socket->family;
-	connection->tcp = socket->tcp;
 	connection->peer = socket->peer;
 	connection->before_accept = preface && arrivals->before_accept;
-	connection->framers[OF_CLIENT].skip = preface ? PREFACE_LENGTH : 0;
-	connection->framers[OF_SERVER].seeks = SEEKS;
-	if (!socket->tcp)
+	return 0;
+}
+
+/* The same of a connection that the target made: its streams are calls. */
+__noinline int calls_begin(struct socket_state *socket, struct arrivals *arrivals, u32 preface)
+{
+	struct followed *connection;
+	u32 place, exchange_peer;
+	u64 sk;
+
+	if (!socket || !arrivals)
 		return 0;
-	/* What has come until now came at the time that is noted with the socket. */
-	notes = &followed_notes[place];
-	notes->ring[0].end = KERNEL_READ(struct tcp_sock, sk, rcv_nxt);
-	notes->ring[0].ns = 0;
-	barrier();
-	NOW(notes->count) = 1;
-	NOW(arrivals->streams) = place + 1;
+	exchange_peer = socket->exchange.peer;
+	if (!exchange_peer || exchange_peer == PEER_NONE)
+		return 0;
+	sk = socket->sk;
+	place = take_followed(KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter), sk);
+	if (!place) {
+		COUNT(calls_not_followed);
+		return 0;
+	}
+	COUNT(calls_connections);
+	connection = follow(socket, arrivals, place, preface);
+	connection->calls = 1;
+	connection->from_preface = preface;
+	connection->exchange_peer = exchange_peer;
 	return 0;
 }
 
@@ -724,10 +654,14 @@ static __noinline int lose_place(struct socket_state *socket, struct arrivals *a
 {
 	struct request_totals *sums = totals_of(socket);
 
-	COUNT(streams_lost_place);
 	NOW(arrivals->streams) = 0;
 	leave_streams(socket, STREAM_UNFOLLOWED, now);
 	socket->multiplex = MULTIPLEX_HTTP2;
+	if (socket->role == SOCKET_CLIENT) {
+		COUNT(calls_lost_place);
+		return 0;
+	}
+	COUNT(streams_lost_place);
 	if (sums && !socket->seq)
 		sums->http2_connections++;
 	return 0;
@@ -749,32 +683,36 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	struct walk walk = {};
 	struct call_bytes *left;
 	struct framer *framer;
-	bool seeks;
+	bool seeks, reads = moved > 0;
 
 	if (!socket || !arrivals || !thread || !socket->streams)
 		return 0;
 	walk.thread = thread;
 	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
-	walk.of_client = moved > 0;
+	walk.of_client = reads != (socket->role == SOCKET_CLIENT);
 	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
 	framer->now_ns = thread->io_ns;
+	/* Here, where there is stack for it. */
+	if (unlikely(socket->role == SOCKET_CLIENT) && !reads) {
+		framer->task = task_of(thread);
+		framer->fd = writes_to(thread);
+	}
 	left = &framer->left;
 	left->bytes = moved > 0 ? moved : -moved;
 	left->piece = 0;
 	left->vectors = 0;
 	/* Of what has no note of its own more was read before: it came with that. */
-	if (walk.of_client)
+	if (reads)
 		framer->came_ns = noted_arrival(socket, arrivals, moved, framer->came_ns);
 	if (socket->tcp) {
 		struct sock *sk = sk_of(socket);
-		u32 first =
-			(walk.of_client ? tcp_read_up_to(sk) : tcp_written_up_to(sk)) - left->bytes;
+		u32 first = (reads ? tcp_read_up_to(sk) : tcp_written_up_to(sk)) - left->bytes;
 
 		if (unlikely(!framer->begun)) {
 			framer->begun = 1;
 			framer->at = first;
 		}
-		if (unlikely(first != framer->at) && walk.of_client)
+		if (unlikely(first != framer->at) && reads)
 			first -= end_was_read(sk);
 		if (unlikely(first != framer->at))
 			framer->lost = !pass_unseen(framer, walk.place, first - framer->at, thread);
