@@ -237,6 +237,9 @@ impl<'m> Queue<'m> {
     /// Whether connections to the peer were free while requests waited: more than calls were ever
     /// open, or each call had one of its own.
     pub(crate) fn had_free_connections(&self) -> bool {
+        if self.traffic.share_connections() {
+            return true;
+        }
         let connections = self.traffic.connections();
         let a_new_one_each =
             Share::counted(connections, self.traffic.calls.len()).is_at_least(*CONNECTION_EACH);

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use whywait_events::{Exchange, Ns};
+use whywait_events::{Exchange, Ns, WorkKind};
 use whywait_model::{Model, Peer, RequestRef};
 
 use crate::numbers::{CALLS_KNOWN, CALLS_OF_REQUESTS, LOOKED_AT, Share};
@@ -266,6 +266,13 @@ impl<'m> Traffic<'m> {
         sockets.collect::<BTreeSet<u64>>().len()
     }
 
+    /// Whether they are streams of HTTP/2, of which a connection carries many at the same time. What
+    /// was seen of a connection before it was known for one is some calls more.
+    pub(crate) fn share_connections(&self) -> bool {
+        let streams = self.calls.iter().filter(|call| call.kind == WorkKind::Http2);
+        streams.count() * 2 > self.calls.len()
+    }
+
     /// The threads that made them.
     pub(crate) fn threads(&self) -> BTreeSet<u32> {
         self.calls.iter().map(|call| call.send_tid).collect()
@@ -382,6 +389,25 @@ impl Mean {
             calls: made.calls as f64 / requests.len().max(1) as f64,
             each_ns: made.called_ns / made.calls.max(1) as u64,
             called_ns: made.called_ns,
+        })
+    }
+
+    /// The same where others, which were under way in intervals of their own, make calls as well:
+    /// all that these can have had of the calls' time, `others_ns`, is theirs.
+    pub(crate) fn beside(
+        calls: &[Interval],
+        requests: &[Interval],
+        others: &[Interval],
+        others_ns: u64,
+    ) -> Option<Self> {
+        let made = InRequests::of(calls, &[requests, others].concat())?;
+        let called_ns = made.called_ns.saturating_sub(others_ns);
+        let latency_ns = sum(requests.iter().map(|window| length(*window)));
+        let own = in_proportion(made.calls as u64, called_ns, made.called_ns);
+        dominates(called_ns, latency_ns).then(|| Self {
+            calls: own as f64 / requests.len().max(1) as f64,
+            each_ns: made.called_ns / made.calls.max(1) as u64,
+            called_ns,
         })
     }
 

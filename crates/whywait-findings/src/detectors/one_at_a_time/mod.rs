@@ -140,6 +140,7 @@ fn finding(
 fn never_two(queue: &Queue<'_>) -> String {
     let traffic = &queue.traffic;
     let connections = match queue.connections() {
+        _ if traffic.share_connections() => "a connection of HTTP/2 carries many".to_owned(),
         1 => format!(
             "each on a connection of its own ({})",
             traffic.connections()

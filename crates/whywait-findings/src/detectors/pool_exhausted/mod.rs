@@ -115,14 +115,19 @@ fn finding(
     let tgid = queue.traffic.tgid;
     let fix = match runtime::proxy(model, tgid) {
         Some(proxy) => fix_of_proxy(proxy),
+        None if queue.traffic.share_connections() => FIX_OF_STREAMS,
         None if is_limit(queue) => FIX_OF_LIMIT,
         None => fix(runtime::of_process(model, tgid)),
+    };
+    let (what, one, more) = match queue.traffic.share_connections() {
+        true => ("at_a_time", "call at a time", "calls at a time"),
+        false => ("connections", "connection", "connections"),
     };
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
         .about_peer(peer)
-        .about("connections", queue.most)
-        .about_known("replay", queue.replay_rows("connections"))
+        .about(what, queue.most)
+        .about_known("replay", queue.replay_rows(what))
         .saving(Queue::saving(pool))
         .concerns(Queue::requests(pool))
         .explains(Explained::Locks)
@@ -139,7 +144,7 @@ fn finding(
         .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .evidence(
             queue
-                .replay_text("connection", "connections")
+                .replay_text(one, more)
                 .map(|text| Evidence::new(text).of_fix()),
         )
         .evidence(as_many_open(model, queue).map(Evidence::new))
@@ -154,14 +159,19 @@ fn finding(
     Some(pool.about_processes(model, finding))
 }
 
+const FIX_OF_STREAMS: &str = "look for what lets no more calls through at a time: a semaphore, a \
+                              limit of the client library's, or the peer's \
+                              (SETTINGS_MAX_CONCURRENT_STREAMS), in which case more connections \
+                              help";
+
 const FIX_OF_LIMIT: &str = "look for what lets no more calls through at a time, though connections \
                             are free: a semaphore, a limit of the client library's, connections to \
                             another peer that are kept across the call";
 
-/// Whether more connections were open than calls were ever under way: no connection was waited for,
-/// and what lets no more calls through is not known.
+/// Whether more connections were open than calls were ever under way, or one carries many at a
+/// time: no connection was waited for, and what lets no more calls through is not known.
 fn is_limit(queue: &Queue<'_>) -> bool {
-    queue.connections() > queue.most
+    queue.traffic.share_connections() || queue.connections() > queue.most
 }
 
 /// Of a limit: the peers to which just as many connections are open, if there are such. Of short
@@ -189,19 +199,24 @@ fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
 /// How many connections there were, and how long all were in use.
 fn limit(queue: &Queue<'_>) -> String {
     let open = match queue.connections() {
+        _ if queue.traffic.share_connections() => ", over HTTP/2".to_owned(),
         open if open > queue.most => format!(", though {open} connections are open"),
         _ => String::new(),
     };
     let calls_ns = sum(queue.victims.iter().map(|victim| victim.called_ns));
     let each_ns = calls_ns / (queue.victims.len() as u64).max(1);
+    let all = match queue.traffic.share_connections() {
+        true => "so many were",
+        false => "all were in use",
+    };
     // What is kept across more than calls is not what the peer takes.
     let each = match queue.kept {
         true => "each keeping a connection for",
         false => "each with calls of",
     };
     format!(
-        "never more than {} to it under way at a time{open}; while requests waited all were in use \
-         for {} of {}: {}; then {} requests were under way on average, {each} {}",
+        "never more than {} to it under way at a time{open}; while requests waited {all} for {} of \
+         {}: {}; then {} requests were under way on average, {each} {}",
         counted(queue.most, "call"),
         duration(queue.full_ns),
         duration(queue.waited_ns),

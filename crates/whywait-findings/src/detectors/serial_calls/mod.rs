@@ -7,7 +7,7 @@
 //! under way; or its own where each call meanwhile is certainly somebody's. Where there are too few
 //! of these it is the mean ([`Mean`]): calls are made only while requests are under way, so many
 //! for each of them, and never more at a time than there are requests, so that each makes one after
-//! another.
+//! another. What quick requests may have had of the calls is taken off.
 //!
 //! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
 //! it takes longer than one of these. Where threads make them, one request at a time, also what
@@ -17,6 +17,7 @@
 //! half of the requests' time from when they were read. Calls that go on while no request is under
 //! way are the program's own.
 
+mod others;
 mod short;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
 use crate::shared::task_waits::in_function;
 use crate::shared::traffic::{Mean, Traffic, length, served, whole};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
+use others::Others;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -125,7 +127,7 @@ fn of_traffic<'t, 'm, 'a>(
     let (shares, what) = if enough {
         certainly(&known)?
     } else {
-        on_average(traffic, requests)?
+        on_average(facts, traffic, requests)?
     };
     Some(OfProcess {
         traffic,
@@ -283,13 +285,21 @@ impl<'a> Certain<'a> {
 
 /// The same where it is known only how many they make on average; `None` where that does not show.
 fn on_average<'a>(
+    facts: &Facts<'_>,
     traffic: &Traffic<'_>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<(Shares, Say<'a>)> {
     let windows = requests.iter().filter_map(|slow| served(&slow.request));
     let windows: Vec<Interval> = windows.collect();
-    let mean = Mean::of(&traffic.intervals(), &windows)
-        .filter(|mean| mean.calls >= *SERIAL_MIN_CALLS as f64)?;
+    let calls = traffic.intervals();
+    let many = |mean: &Mean| mean.calls >= *SERIAL_MIN_CALLS as f64;
+    let beside = || {
+        let others = Others::of(facts.model, traffic.tgid, requests);
+        Mean::beside(&calls, &windows, &others.windows, others.ns)
+    };
+    let theirs = Mean::of(&calls, &windows).filter(many);
+    let only_they = theirs.is_some();
+    let mean = theirs.or_else(|| beside().filter(many))?;
     let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
     let saved = 1.0 - 1.0 / mean.calls;
     let own_ns =
@@ -308,14 +318,25 @@ fn on_average<'a>(
         all: 0,
         each_ns: mean.each_ns,
         called_ns,
-        how: "which call is which request's does not show: they are made while requests are under \
-              way, so many for each, and never more at a time than there are requests"
-            .to_owned(),
+        how: how(only_they),
         confidence: Confidence::Medium,
         within: None,
         spared: spared.collect(),
     };
     Some((shares, say))
+}
+
+/// Why calls are taken to be those of the slow requests.
+fn how(only_they: bool) -> String {
+    let so_many = if only_they {
+        "so many for each"
+    } else {
+        "so many for each if all that others were under way for is taken off"
+    };
+    format!(
+        "which call is which request's does not show: they are made while requests are under way, \
+         {so_many}, and never more at a time than there are requests"
+    )
 }
 
 /// What is said of them.

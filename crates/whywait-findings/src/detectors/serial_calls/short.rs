@@ -5,14 +5,13 @@
 //! are made for slow requests, and how many at a time. What other requests can have had of the
 //! calls' time is no longer than they took themselves: that is taken off.
 
-use std::collections::BTreeSet;
-
 use whywait_events::{ModuleKind, Sample};
+use whywait_model::StackText;
 use whywait_model::requests::TaskWaitKind;
-use whywait_model::{Model, StackText};
 use whywait_words::{count, duration, figure};
 
 use super::Say;
+use super::others::Others;
 use crate::facts::Facts;
 use crate::finding::Confidence;
 use crate::numbers::{MIN_REQUESTS, MOST, SERIAL_MIN_CALLS, Share};
@@ -43,7 +42,7 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
     // Of the peer's calls as many are this process's, and theirs, as of the rows.
     let part = |of: u64| in_proportion(of, made.calls as u64, rows_of_peer as u64);
     let (calls, all_ns) = (part(sums.count), part(sums.total_ns));
-    let called_ns = all_ns.saturating_sub(others_ns(facts.model, traffic.tgid, requests));
+    let called_ns = all_ns.saturating_sub(Others::of(facts.model, traffic.tgid, requests).ns);
     let served_ns = sum(windows.iter().map(|window| length(*window)));
     let each = in_proportion(calls, called_ns, all_ns) as f64 / requests.len() as f64;
     if !dominates(called_ns, served_ns) || each < *SERIAL_MIN_CALLS as f64 {
@@ -84,21 +83,6 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
             spared: spared.collect(),
         },
     })
-}
-
-/// How long other requests were under way that can have made calls in this process: those without
-/// a row, wherever they were, and those of its own that are not slow.
-fn others_ns(model: &Model, tgid: u32, slow: &[&SlowRequest<'_>]) -> u64 {
-    let slow: BTreeSet<(u64, u32)> = slow
-        .iter()
-        .map(|slow| (slow.request.socket, slow.request.seq))
-        .collect();
-    let rows_ns = sum(model.requests().filter_map(|request| request.took_ns()));
-    let without_rows_ns = model.time_of_requests_ns().saturating_sub(rows_ns);
-    let own = model.requests().filter(|request| request.tgid == tgid);
-    let others = own.filter(|request| !slow.contains(&(request.socket, request.seq)));
-    let served_ns = others.filter_map(|request| served(&request));
-    without_rows_ns.saturating_add(sum(served_ns.map(length)))
 }
 
 /// The function that makes the calls: in which the tasks of the requests wait for most of the time,

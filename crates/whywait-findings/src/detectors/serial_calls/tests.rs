@@ -98,6 +98,38 @@ fn a_request_that_is_alone_shows_all_its_calls() {
     assert_eq!(finding.saving.each_at_most_ns, [90_000_000; 12]);
 }
 
+/// Each fourth request of four clients makes twenty calls in a row, and the others one.
+#[test]
+fn requests_beside_them_may_make_calls_as_well() {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let (mut seq, mut number) = (0, 0);
+    for client in 0..4_u64 {
+        let mut at = 10 + 3 * client;
+        for round in 0..40 {
+            let calls = if (round + client) % 4 == 0 { 20 } else { 1 };
+            for n in 0..calls {
+                seq += 1;
+                script.exchange(&call(1_000_000 + seq, 1, at + 5 * n, at + 5 * n + 5));
+            }
+            number += 1;
+            let request = script.request(2_000_000 + number).epoll(7).ready(at);
+            request.read(at, LOOP).answered(at + 5 * calls, LOOP);
+            at += 5 * calls + 5;
+        }
+    }
+    script.peer(&peer(seq, 160)).ends(4_000);
+    let findings = detect(&Facts::of(&script.model()));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert_eq!(
+        finding.title,
+        "40 slow requests made 20 calls each to 127.0.0.1:7001 (python3), one after another: \
+         100 ms of 100 ms (typically)"
+    );
+}
+
 #[test]
 fn calls_take_no_more_than_their_requests() {
     let mut script = Script::new();

@@ -321,11 +321,15 @@ fn saturated(
             duration(ns)
         ))
     );
-    let queued = format!(
-        "{} of it is the wait for one of {} connections, never more of which were in use at a time",
-        duration(sum(queue.victims.iter().map(|victim| victim.waited_ns))),
-        queue.most
-    );
+    let waited = duration(sum(queue.victims.iter().map(|victim| victim.waited_ns)));
+    let most = queue.most;
+    let queued = match queue.traffic.share_connections() {
+        true => format!("{waited} of it is the wait for one of {most} calls at a time, never more"),
+        false => format!(
+            "{waited} of it is the wait for one of {most} connections, never more of which were \
+             in use at a time"
+        ),
+    };
     let victims = Queue::requests(program).map(|(request, _)| request);
     let tasks = TasksWaitIn::of(facts, victims);
     let finding = Finding::new(&DECLARATION, shares.severity(slow_ns)?, title)
