@@ -150,6 +150,45 @@ fn a_connection_that_was_there_is_known_by_what_is_sent() {
     assert_eq!(call.bytes_in, len(&answers(7)));
 }
 
+/// As gRPC's C core does, which has each head and what it is the head of apart.
+#[test]
+fn a_connection_that_was_there_may_be_written_to_in_pieces() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let question = frame(DATA, END_STREAM, 1, b"question");
+    let headers = frame(HEADERS, END_HEADERS, 1, b"\x82\x86\x84");
+    let pieces = [&headers[..9], &headers[9..], &question[..9], &question[9..]];
+    let conversation = format!(
+        "v {}\np\nC {}\nr",
+        pieces.map(hex).join(","),
+        hex(&answers(1)),
+    );
+    let recorded = recorded(&conversation, "old");
+    assert_eq!(counted(&recorded), [("begun", 1), ("connections", 1)]);
+    let asked = len(&headers) + len(&question);
+    assert_eq!((recorded.peer.count, recorded.peer.bytes_out), (1, asked));
+}
+
+#[test]
+fn what_only_begins_as_a_frame_is_a_call_like_others() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let other = [&asks(1)[..], b"and more"].concat();
+    let conversation = format!(
+        "w {}\np\nC {}\nr\nw {}\np\nC 31\nr",
+        hex(&other),
+        hex(b"reply"),
+        hex(b"question")
+    );
+    let recorded = recorded(&conversation, "old");
+    assert_eq!(counted(&recorded), []);
+    let last = recorded.calls.last().expect("a call");
+    assert_eq!(last.kind, WorkKind::Stream);
+    assert_eq!((last.bytes_out, last.bytes_in), (8, 1), "{last:?}");
+}
+
 #[test]
 fn what_is_given_up_has_no_reply() {
     let Some(_turn) = common::together() else {

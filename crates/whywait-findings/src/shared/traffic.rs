@@ -269,7 +269,10 @@ impl<'m> Traffic<'m> {
     /// Whether they are streams of HTTP/2, of which a connection carries many at the same time. What
     /// was seen of a connection before it was known for one is some calls more.
     pub(crate) fn share_connections(&self) -> bool {
-        let streams = self.calls.iter().filter(|call| call.kind == WorkKind::Http2);
+        let streams = self
+            .calls
+            .iter()
+            .filter(|call| call.kind == WorkKind::Http2);
         streams.count() * 2 > self.calls.len()
     }
 

@@ -32,7 +32,7 @@ enum sent {
 	SENT_FETCHES, /* it asks for a message, and to wait until there is one */
 	SENT_ACKNOWLEDGES, /* a message is done with */
 	SENT_PREFACE, /* HTTP/2 is spoken from now on, … */
-	SENT_FRAMES, /* … or has been: see streams.bpf.h */
+	SENT_FRAME, /* … or has been, as it seems: it begins as a frame does */
 };
 
 /* `BLPOP`, `BRPOPLPUSH`, `BLMOVE`, `BZPOPMIN` and so on; `XREAD`, `XREADGROUP`. */
@@ -72,13 +72,13 @@ static __always_inline bool acknowledges_nats(const u8 *head, u32 bytes)
 	       head[8] == 'A' && head[9] == 'C' && head[10] == 'K' && head[11] == '.';
 }
 
-/* Whether what was sent last is frames of HTTP/2, and asks for something. */
-static __always_inline bool sends_frames(const struct thread *thread, u32 bytes)
+/* Whether what was sent last begins as a frame of HTTP/2 does. */
+static __always_inline bool sends_frame(const struct thread *thread, u32 bytes)
 {
 	struct sent_call call;
 
 	sends(&call, thread);
-	return call.data && are_frames(call.data, bytes, 0);
+	return call.data && bytes >= FRAME_HEAD && client_frame(call.data) >= 0;
 }
 
 /* What a thread has just sent on a connection that it made. Not static: verified once. */
@@ -100,10 +100,10 @@ __noinline u32 what_is_sent(struct socket_state *socket, const struct thread *th
 	}
 	if (looked_at >= PREFACE_BYTES && is_preface_at(head))
 		return SENT_PREFACE;
-	if (socket->multiplex > MULTIPLEX_OLD && sends_frames(thread, bytes))
-		return SENT_FRAMES;
 	if (socket->broker < BROKER_NONE)
 		socket->broker++;
+	if (socket->multiplex > MULTIPLEX_OLD && sends_frame(thread, bytes))
+		return SENT_FRAME;
 	return SENT_ASKS;
 }
 

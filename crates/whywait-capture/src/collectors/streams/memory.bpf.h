@@ -6,7 +6,7 @@
 #include "core/threads.bpf.h"
 
 /* Finds the memory of the call that the current thread is in. False: nothing can be read there. */
-static __always_inline bool memory_of_call(struct call_bytes *left, const struct thread *thread)
+static __noinline bool memory_of_call(struct call_bytes *left, const struct thread *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);

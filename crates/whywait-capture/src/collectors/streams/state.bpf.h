@@ -42,6 +42,8 @@ struct framer {
 	u8 passed_over; /* … and has tried before */
 	u8 begun; /* `at` is known */
 	u8 lost; /* what is there is no frame, or cannot be read */
+	u8 tries; /* it is only looked whether the call's bytes are frames, and ask for something */
+	u8 asks; /* … which they do */
 	u8 head[FRAME_ROOM] __attribute__((aligned(8)));
 };
 

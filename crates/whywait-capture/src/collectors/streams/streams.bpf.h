@@ -401,6 +401,11 @@ static __always_inline void frame_begins(const struct walk *walk, struct framer 
 		return;
 	}
 	framer->skip = length;
+	if (unlikely(framer->tries)) {
+		framer->asks |= type == FRAME_HEADERS;
+		framer->lost = type > FRAME_CONTINUATION || length > LONGEST_FRAME;
+		return;
+	}
 	if (walk->of_client) {
 		if (type == FRAME_HEADERS && number > connection->last)
 			frame_begins_stream(connection, walk, number, length, last);
@@ -618,9 +623,11 @@ __noinline int calls_begin(struct socket_state *socket, struct arrivals *arrival
 		COUNT(calls_not_followed);
 		return 0;
 	}
-	COUNT(calls_connections);
 	connection = follow(socket, arrivals, place, preface);
 	connection->calls = 1;
+	connection->framers[OF_CLIENT].tries = !preface;
+	if (preface)
+		COUNT(calls_connections);
 	connection->from_preface = preface;
 	connection->exchange_peer = exchange_peer;
 	return 0;
@@ -647,6 +654,29 @@ static __always_inline void seek_further(struct framer *framer)
 	framer->begun = 0;
 	framer->passed_over = 1;
 	framer->lost = --framer->seeks == 0;
+}
+
+/* What is written to a connection that was there before is no HTTP/2, though it began as that does. */
+static __noinline int no_frames(struct socket_state *socket, struct arrivals *arrivals)
+{
+	NOW(arrivals->streams) = 0;
+	leave_streams(socket, STREAM_UNFOLLOWED, 0);
+	socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	return 0;
+}
+
+/* It was to find where a frame begins. */
+static __noinline int sought(struct framer *framer, u32 place)
+{
+	if (framer->lost) {
+		seek_further(framer);
+		return 0;
+	}
+	framer->seeks = 0;
+	/* What was passed over may have answered any of them. */
+	if (framer->passed_over)
+		end_streams(place, STREAM_UNFOLLOWED, framer->now_ns);
+	return 0;
 }
 
 /* The place is lost for good. */
@@ -676,6 +706,33 @@ static __always_inline bool end_was_read(struct sock *sk)
 	return KERNEL_READ(struct sock, sk, sk_shutdown) & RCV_SHUTDOWN && !tcp_unread(sk);
 }
 
+/* Goes through the bytes of a call, from one head to the next. */
+static __always_inline void go_through(struct walk *walk, struct framer *framer)
+{
+	struct call_bytes *left = &framer->left;
+
+	left->piece = 0;
+	left->vectors = 0;
+	if (memory_of_call(left, walk->thread))
+		bpf_loop(MOST_STEPS, next_frame, walk, 0);
+	framer->lost |= left->bytes != 0;
+}
+
+/*
+ * It was only looked whether the bytes of a call are frames: if they are, from the first to the
+ * last, and ask for something, they are to be gone through once more.
+ */
+static __noinline bool were_frames(struct framer *framer, s32 moved)
+{
+	framer->tries = 0;
+	if (framer->lost || !framer->asks || framer->skip || framer->have)
+		return false;
+	COUNT(calls_connections);
+	framer->at += moved;
+	framer->left.bytes = -moved;
+	return true;
+}
+
 /* A thread has read bytes of a followed connection, or has written them: `moved` is below 0. */
 __noinline int streams_move(struct socket_state *socket, struct arrivals *arrivals,
 			    struct thread *thread, s32 moved)
@@ -683,7 +740,7 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	struct walk walk = {};
 	struct call_bytes *left;
 	struct framer *framer;
-	bool seeks, reads = moved > 0;
+	bool reads = moved > 0;
 
 	if (!socket || !arrivals || !thread || !socket->streams)
 		return 0;
@@ -699,8 +756,6 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	}
 	left = &framer->left;
 	left->bytes = moved > 0 ? moved : -moved;
-	left->piece = 0;
-	left->vectors = 0;
 	/* Of what has no note of its own more was read before: it came with that. */
 	if (reads)
 		framer->came_ns = noted_arrival(socket, arrivals, moved, framer->came_ns);
@@ -717,21 +772,18 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 		if (unlikely(first != framer->at))
 			framer->lost = !pass_unseen(framer, walk.place, first - framer->at, thread);
 	}
-	seeks = framer->seeks;
 	if (!framer->lost && !pass_unseen(framer, walk.place, left->bytes, thread)) {
-		if (memory_of_call(left, thread))
-			bpf_loop(MOST_STEPS, next_frame, &walk, 0);
-		framer->lost |= left->bytes != 0;
+		for (int pass = 0; pass < 2; pass++) {
+			go_through(&walk, framer);
+			if (likely(!framer->tries))
+				break;
+			if (!were_frames(framer, moved))
+				return no_frames(socket, arrivals);
+		}
 	}
-	if (unlikely(seeks && framer->lost)) {
-		seek_further(framer);
-	} else if (unlikely(seeks)) {
-		framer->seeks = 0;
-		/* What was passed over may have answered any of them. */
-		if (framer->passed_over)
-			end_streams(walk.place, STREAM_UNFOLLOWED, thread->io_ns);
-	}
-	return unlikely(framer->lost) ? lose_place(socket, arrivals, thread->io_ns) : 0;
+	if (unlikely(framer->seeks))
+		sought(framer, walk.place);
+	return unlikely(framer->lost) ? lose_place(socket, arrivals, framer->now_ns) : 0;
 }
 
 /* In the end: what is open. */
