@@ -203,6 +203,10 @@ fn known<'a>(
 /// Whether no thread began a call while another one of its own was under way. One that does carries
 /// tasks, as of virtual threads, and its calls are not those of the request that it read.
 fn threads_wait_for_calls(traffic: &Traffic<'_>) -> bool {
+    // Whoever writes to a shared connection writes what others have for it as well.
+    if traffic.share_connections() {
+        return false;
+    }
     let mut until: BTreeMap<u32, Ns> = BTreeMap::new();
     traffic.calls.iter().all(|call| {
         let (begun_ns, ended_ns) = whole(call);

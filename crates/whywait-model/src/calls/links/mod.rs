@@ -9,7 +9,8 @@
 //!   all. That needs a row of each slow request, and a peer that is asked for requests only: one
 //!   call to it that lies within no request takes this evidence from all.
 //!
-//! A connection that carries several calls at a time has none of these: [`shared`], [`pings`].
+//! A connection that carries several calls at a time has none of these: [`shared`], [`pings`]. Where
+//! its streams were followed each is a call, and whoever wrote it need not have made it.
 //!
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use whywait_events::{Exchange, Ns, Request};
+use whywait_events::{Exchange, Ns, Request, WorkKind};
 
 use crate::maps::HashMap;
 use crate::path::upstream::WithPeer;
@@ -240,12 +241,17 @@ impl Links {
                 .get(next)
                 .is_some_and(|other| requests.read_ns(*other) <= replied_ns.unwrap_or(Ns::MAX));
             let until_ns = replied_ns.unwrap_or(begun_ns);
-            let certain = only(until(under_way.of_task(call.task), until_ns))
-                .map(|request| (request, LinkKind::Task))
-                .or_else(|| {
+            let of_task = || only(until(under_way.of_task(call.task), until_ns));
+            let of_writer = || {
+                let of_task = of_task().map(|request| (request, LinkKind::Task));
+                of_task.or_else(|| {
                     let request = requests.of_thread(model, call, &under_way)?;
                     Some((request, LinkKind::Thread))
-                });
+                })
+            };
+            // Whoever writes to a connection of HTTP/2 writes what others have for it as well.
+            let writes_own = call.kind != WorkKind::Http2;
+            let certain = writes_own.then(of_writer).flatten();
             if let Some((request, kind)) = certain {
                 self.of_call[*at as usize] = Link::Certain(request, kind);
                 continue;

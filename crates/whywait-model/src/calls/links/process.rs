@@ -13,7 +13,7 @@ use crate::requests::lives::Lives;
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallingProcess {
     /// No request had two calls at a time, as far as that shows: there were never more calls than
-    /// requests under way, and of those that are certain no two of a request overlap.
+    /// requests under way, but for those of requests from before the recording, and of those that are certain no two of a request overlap.
     pub(super) one_at_a_time: bool,
     /// A connection carries several of its calls at a time: any that is under way may be for any
     /// request.
@@ -135,34 +135,31 @@ impl CallingProcess {
             ..Self::default()
         };
         let changes = changes(model, links, seen.requests, calls);
-        let mut counts = CountsUnderWay::default();
         let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
         let all_known = model.sums.slow == 0 && !model.lacks_calls();
-        let mut at_most_one =
-            calls.len() >= LEAST_CALLS && all_known && !calls.iter().any(of_nobody);
-        let mut from_ns = 0;
+        let since_ns = all_fit_since(model, seen.requests, &changes);
+        let at_most_one = calls.len() >= LEAST_CALLS
+            && all_known
+            && since_ns.is_some()
+            && !calls.iter().any(of_nobody);
+        // Before that a call may be one of a request that is not known.
+        let since_ns = since_ns.unwrap_or(0);
         let (mut all_with_peers, mut all_open, mut several) = (vec![], vec![], vec![]);
         let mut all_with_peer: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
-        for (ns, change) in changes {
-            if ns > from_ns {
-                at_most_one &= counts.fit();
-                if counts.requests > 1 {
-                    several.push((from_ns, ns));
-                }
-                if counts.all_have_one() {
-                    let span = (from_ns, ns);
-                    all_open.push(span);
-                    if counts.all_with_peers() {
-                        all_with_peers.push(span);
-                        if let Some(peer) = counts.only_peer() {
-                            all_with_peer.entry(peer).or_default().push(span);
-                        }
+        each_moment(&changes, |span, counts| {
+            if counts.requests > 1 {
+                several.push(span);
+            }
+            if span.0 >= since_ns && counts.all_have_one() {
+                all_open.push(span);
+                if counts.all_with_peers() {
+                    all_with_peers.push(span);
+                    if let Some(peer) = counts.only_peer() {
+                        all_with_peer.entry(peer).or_default().push(span);
                     }
                 }
-                from_ns = ns;
             }
-            counts.add(change);
-        }
+        });
         process.shared = calls.iter().any(|at| links.is_shared(call(at).socket));
         process.one_at_a_time = at_most_one && !seen.overlap && !process.shared;
         process.all_with_peers = Spans::of(all_with_peers);
@@ -259,6 +256,41 @@ impl CountsUnderWay {
         let mut peers = self.peers.keys();
         peers.next().copied().filter(|_| peers.next().is_none())
     }
+}
+
+/// What is under way in each moment between two changes.
+fn each_moment(changes: &[(Ns, CountChange)], mut with: impl FnMut((Ns, Ns), &CountsUnderWay)) {
+    let mut counts = CountsUnderWay::default();
+    let mut from_ns = 0;
+    for (ns, change) in changes {
+        if *ns > from_ns {
+            with((from_ns, *ns), &counts);
+            from_ns = *ns;
+        }
+        counts.add(*change);
+    }
+}
+
+/// Since when there were never more calls than requests. Requests that were under way before the
+/// recording are not all known, and those are over when the longest one would be that is: what
+/// there is more until then may be theirs. `None`: there were more later on.
+fn all_fit_since(model: &Lives, requests: &[u32], changes: &[(Ns, CountChange)]) -> Option<Ns> {
+    let mut fit_since_ns = 0;
+    each_moment(changes, |(_, to_ns), counts| {
+        if !counts.fit() {
+            fit_since_ns = to_ns;
+        }
+    });
+    let took_ns = |at: &u32| {
+        let request = model.life_at(*at);
+        request.until_ns().saturating_sub(request.recv_ns?).into()
+    };
+    let answered = requests
+        .iter()
+        .filter(|at| model.life_at(**at).is_answered());
+    let longest_ns = answered.filter_map(took_ns).max().unwrap_or(0);
+    let begun_ns = changes.first().map_or(0, |(ns, _)| *ns);
+    (fit_since_ns <= begun_ns.saturating_add(longest_ns)).then_some(fit_since_ns)
 }
 
 /// When all threads of each process slept, as far as long sleeps show it.

@@ -308,10 +308,23 @@ fn while_all_requests_have_a_call_each_has_one() {
 #[test]
 fn where_requests_have_several_calls_at_once_that_shows_nothing() {
     // A third call at once: one of the two has two.
-    let model = rounds(20, &[call(90, 3, 12)]).model();
+    let model = rounds(20, &[call(90, 203, 212)]).model();
     let time = time(&model, 5);
     assert!(!time.one_call_at_a_time);
     assert_eq!(time.upstream_ns, ms_of(0, 10));
+}
+
+#[test]
+fn a_request_from_before_the_recording_may_have_a_call_at_first() {
+    // The longest one takes 14 ms.
+    let model = rounds(20, &[call(90, 3, 12)]).model();
+    let totals = model.task_totals().expect("there are calls");
+    assert!(totals.time.one_call_at_a_time);
+    assert_eq!(
+        totals.time.upstream_ns,
+        ms_of(380, 400),
+        "whose call is whose in the first round does not show"
+    );
 }
 
 #[test]
