@@ -38,7 +38,7 @@ pub use time::{LinkCounts, PeerTime, Range, TaskTime};
 pub use totals::TaskTotals;
 
 use pings::Spoken;
-use process::{CallingProcess, until_read, with_peer};
+use process::{CallingProcess, all_fit_since, until_read, with_peer};
 
 #[cfg(test)]
 mod tests;
@@ -179,6 +179,14 @@ impl Links {
                 .extend(shared::sockets(rows, &requests.answers));
             links.link(model, requests, calls);
         }
+        let fit_since_ns: BTreeMap<u32, Option<Ns>> = calls
+            .iter()
+            .map(|(tgid, calls)| {
+                let since_ns = all_fit_since(model, &links, &requests[tgid].all, calls);
+                links.unlink_before(since_ns.unwrap_or(0), exchanges, calls);
+                (*tgid, since_ns)
+            })
+            .collect();
         for (at, link) in links.of_call.iter().enumerate() {
             if let Link::Certain(request, _) = link {
                 links
@@ -195,12 +203,25 @@ impl Links {
                 requests: &requests[tgid].all,
                 calls,
                 overlap: overlapping.contains(tgid),
+                fit_since_ns: fit_since_ns[tgid],
                 idle: idle.remove(tgid).unwrap_or_default(),
             };
             let process = CallingProcess::new(model, &links, seen);
             links.processes.insert(*tgid, process);
         }
         links
+    }
+
+    /// Before that a request was under way that is not known: that no other was, as far as is known,
+    /// shows nothing.
+    fn unlink_before(&mut self, ns: Ns, exchanges: &[Exchange], calls: &[u32]) {
+        let before = calls.partition_point(|at| exchanges[*at as usize].first_send_ns < ns);
+        for at in &calls[..before] {
+            let link = &mut self.of_call[*at as usize];
+            if let Link::Certain(_, LinkKind::Alone | LinkKind::Nested) = link {
+                *link = Link::Undecided;
+            }
+        }
     }
 
     /// The processes of which a request certainly had two calls at a time.

@@ -95,6 +95,8 @@ pub(super) struct Seen<'a> {
     pub(super) calls: &'a [u32],
     /// A request certainly had two calls at a time.
     pub(super) overlap: bool,
+    /// See [`all_fit_since`].
+    pub(super) fit_since_ns: Option<Ns>,
     /// When all of its threads slept.
     pub(super) idle: Spans,
 }
@@ -137,13 +139,12 @@ impl CallingProcess {
         let changes = changes(model, links, seen.requests, calls);
         let of_nobody = |at: &u32| links.of_call(*at as usize) == Link::Nobody;
         let all_known = model.sums.slow == 0 && !model.lacks_calls();
-        let since_ns = all_fit_since(model, seen.requests, &changes);
         let at_most_one = calls.len() >= LEAST_CALLS
             && all_known
-            && since_ns.is_some()
+            && seen.fit_since_ns.is_some()
             && !calls.iter().any(of_nobody);
         // Before that a call may be one of a request that is not known.
-        let since_ns = since_ns.unwrap_or(0);
+        let since_ns = seen.fit_since_ns.unwrap_or(0);
         let (mut all_with_peers, mut all_open, mut several) = (vec![], vec![], vec![]);
         let mut all_with_peer: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
         each_moment(&changes, |span, counts| {
@@ -271,26 +272,35 @@ fn each_moment(changes: &[(Ns, CountChange)], mut with: impl FnMut((Ns, Ns), &Co
     }
 }
 
+/// So many times as long as the longest request that is known one from before the recording may
+/// last: its beginning is not seen, and whywait attached meanwhile.
+const LONGER: u64 = 2;
+
 /// Since when there were never more calls than requests. Requests that were under way before the
-/// recording are not all known, and those are over when the longest one would be that is: what
-/// there is more until then may be theirs. `None`: there were more later on.
-fn all_fit_since(model: &Lives, requests: &[u32], changes: &[(Ns, CountChange)]) -> Option<Ns> {
+/// recording are not all known: what there is more until those are over may be theirs. `None`:
+/// there were more later on.
+pub(super) fn all_fit_since(
+    model: &Lives,
+    links: &Links,
+    requests: &[u32],
+    calls: &[u32],
+) -> Option<Ns> {
+    let changes = changes(model, links, requests, calls);
     let mut fit_since_ns = 0;
-    each_moment(changes, |(_, to_ns), counts| {
+    each_moment(&changes, |(_, to_ns), counts| {
         if !counts.fit() {
             fit_since_ns = to_ns;
         }
     });
     let took_ns = |at: &u32| {
         let request = model.life_at(*at);
-        request.until_ns().saturating_sub(request.recv_ns?).into()
+        let read_ns = request.recv_ns.filter(|_| request.is_answered())?;
+        Some(request.until_ns().saturating_sub(read_ns))
     };
-    let answered = requests
-        .iter()
-        .filter(|at| model.life_at(**at).is_answered());
-    let longest_ns = answered.filter_map(took_ns).max().unwrap_or(0);
+    let longest_ns = requests.iter().filter_map(took_ns).max().unwrap_or(0);
     let begun_ns = changes.first().map_or(0, |(ns, _)| *ns);
-    (fit_since_ns <= begun_ns.saturating_add(longest_ns)).then_some(fit_since_ns)
+    let known_by_ns = begun_ns.saturating_add(longest_ns.saturating_mul(LONGER));
+    (fit_since_ns <= known_by_ns).then_some(fit_since_ns)
 }
 
 /// When all threads of each process slept, as far as long sleeps show it.

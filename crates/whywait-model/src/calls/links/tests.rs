@@ -328,6 +328,22 @@ fn a_request_from_before_the_recording_may_have_a_call_at_first() {
 }
 
 #[test]
+fn a_call_of_a_request_from_before_the_recording_is_no_others() {
+    // At first there are two calls, and one request that is known.
+    let mut script = script(&[], &[call(90, 3, 12)]);
+    for round in 0..20 {
+        let at = 20 * round;
+        let request = script.request(round).ready(at + 1);
+        request.read(at + 1, LOOP).answered(at + 15, LOOP);
+        script.exchange(&call(100 + round, at + 2, at + 12));
+    }
+    script.ends(500);
+    let model = script.model();
+    assert_eq!(time(&model, 0).calls.certain, 0);
+    assert_eq!(time(&model, 1).calls.certain, 1, "it is alone");
+}
+
+#[test]
 fn parts_are_all_of_a_requests_time_whatever_is_recorded() {
     let mut state = 11_u64;
     let mut next = |below: u64| {
