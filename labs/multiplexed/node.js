@@ -3,6 +3,7 @@
 //
 //   node.js PROTOCOL                  the server, on a port of the system's choice
 //   node.js PROTOCOL load ADDRESS     the clients
+//   node.js gateway HOW PEER          answers HTTP/1, and asks a server in HTTP/2; says when what was
 //
 // PROTOCOL: h2c (HTTP/2 in clear text) or http1. One request in ten takes 300 ms, the others 10 ms.
 // h2c-blocked, h2c-spread: fewer clients, and the slow requests compute for 100 ms, all at once or
@@ -14,7 +15,7 @@ const http = require('http');
 const http2 = require('http2');
 
 const CONNECTIONS = 4, STREAMS = 8, SINGLE = 8, SLOW_MS = 300, QUICK_MS = 10, LASTS_MS = 2000;
-const COMPUTES_MS = 100;
+const COMPUTES_MS = 100, ROW = 12;
 
 function computeReport(ms) {
   const end = performance.now() + ms;
@@ -105,6 +106,49 @@ async function load(protocol, address) {
   process.exit(0);
 }
 
+// The clock that all processes of a machine share.
+function nowMs() {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+// HOW: as in grpc-go/gateway.go.
+function gateway(how, peer) {
+  const session = http2.connect(`http://${peer}`);
+  const places = [];
+  let requests = 0, inUse = 0;
+  const call = async (calls) => {
+    const begun = nowMs();
+    await askHttp2(session, '/quick');
+    calls.push([begun, nowMs()]);
+  };
+  const work = async (calls, many) => {
+    if (how === 'rows' && many) {
+      for (let n = 0; n < ROW; n++) await call(calls);
+    } else if (how === 'at-once' && many) {
+      await Promise.all(Array.from({ length: ROW }, () => call(calls)));
+    } else {
+      await call(calls);
+    }
+  };
+  const server = http.createServer(async (request, response) => {
+    const read = nowMs(), many = ++requests % 3 === 0, calls = [];
+    request.resume();
+    if (how === 'limit' && inUse === 2) await new Promise((resolve) => places.push(resolve));
+    else inUse++;
+    const begun = nowMs();
+    await work(calls, many);
+    const ended = nowMs();
+    if (places.length) places.shift()();
+    else inUse--;
+    response.end(JSON.stringify({ read, begun, ended, calls }));
+  });
+  server.listen(0, '127.0.0.1', () => {
+    const address = `127.0.0.1:${server.address().port}`;
+    fs.writeFileSync(process.env.READY_FILE, `${process.pid} ${address}\n`);
+  });
+}
+
 const [protocol, what, address] = process.argv.slice(2);
-if (what === 'load') load(protocol, address);
+if (protocol === 'gateway') gateway(what, address);
+else if (what === 'load') load(protocol, address);
 else serve(protocol);

@@ -1,5 +1,8 @@
 // A gRPC server whose calls sleep: /lab/quick for 10 ms, /lab/slow for 300 ms. With --locked each
 // does so with a lock held.
+//
+//	server [--locked]
+//	server gateway HOW PEER   answers HTTP/1, and asks such a server; see gateway.go
 package main
 
 import (
@@ -54,6 +57,9 @@ func call(takes time.Duration, locked bool) grpc.MethodHandler {
 }
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == "gateway" {
+		gateway(os.Args[2], os.Args[3])
+	}
 	locked := len(os.Args) == 2 && os.Args[1] == "--locked"
 	encoding.RegisterCodec(plain{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,9 +75,13 @@ func main() {
 			{MethodName: "slow", Handler: call(300*time.Millisecond, locked)},
 		},
 	}, struct{}{})
-	ready := fmt.Sprintf("%d %s\n", os.Getpid(), listener.Addr())
-	if err := os.WriteFile(os.Getenv("READY_FILE"), []byte(ready), 0o644); err != nil {
+	ready(listener)
+	log.Fatal(server.Serve(listener))
+}
+
+func ready(listener net.Listener) {
+	says := fmt.Sprintf("%d %s\n", os.Getpid(), listener.Addr())
+	if err := os.WriteFile(os.Getenv("READY_FILE"), []byte(says), 0o644); err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(server.Serve(listener))
 }

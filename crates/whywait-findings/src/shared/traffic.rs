@@ -372,6 +372,19 @@ impl InRequests {
     }
 }
 
+/// How many of the calls take so long together, at least.
+fn fewest(calls: &[Interval], ns: u64) -> usize {
+    let mut longest: Vec<u64> = calls.iter().map(|call| length(*call)).collect();
+    longest.sort_unstable_by_key(|ns| Reverse(*ns));
+    let mut left_ns = ns;
+    let needed = longest.iter().take_while(|call_ns| {
+        let more = left_ns > 0;
+        left_ns = left_ns.saturating_sub(**call_ns);
+        more
+    });
+    needed.count()
+}
+
 /// What the calls of requests come to, which make one after another.
 pub(crate) struct Mean {
     /// Of a request.
@@ -396,7 +409,8 @@ impl Mean {
     }
 
     /// The same where others, which were under way in intervals of their own, make calls as well:
-    /// all that these can have had of the calls' time, `others_ns`, is theirs.
+    /// all that these can have had of the calls' time, `others_ns`, is theirs. The rest is that of
+    /// so many calls at least, the longest ones.
     pub(crate) fn beside(
         calls: &[Interval],
         requests: &[Interval],
@@ -406,10 +420,10 @@ impl Mean {
         let made = InRequests::of(calls, &[requests, others].concat())?;
         let called_ns = made.called_ns.saturating_sub(others_ns);
         let latency_ns = sum(requests.iter().map(|window| length(*window)));
-        let own = in_proportion(made.calls as u64, called_ns, made.called_ns);
+        let own = fewest(calls, called_ns);
         dominates(called_ns, latency_ns).then(|| Self {
             calls: own as f64 / requests.len().max(1) as f64,
-            each_ns: made.called_ns / made.calls.max(1) as u64,
+            each_ns: called_ns / own.max(1) as u64,
             called_ns,
         })
     }

@@ -293,17 +293,24 @@ fn on_average<'a>(
     traffic: &Traffic<'_>,
     requests: &[&'a SlowRequest<'a>],
 ) -> Option<(Shares, Say<'a>)> {
-    let windows = requests.iter().filter_map(|slow| served(&slow.request));
-    let windows: Vec<Interval> = windows.collect();
     let calls = traffic.intervals();
-    let many = |mean: &Mean| mean.calls >= *SERIAL_MIN_CALLS as f64;
-    let beside = || {
-        let others = Others::of(facts.model, traffic.tgid, requests);
-        Mean::beside(&calls, &windows, &others.windows, others.ns)
+    let windows = |requests: &[&SlowRequest<'_>]| -> Vec<Interval> {
+        let windows = requests.iter().filter_map(|slow| served(&slow.request));
+        windows.collect()
     };
-    let theirs = Mean::of(&calls, &windows).filter(many);
+    let many = |mean: &Mean| mean.calls >= *SERIAL_MIN_CALLS as f64;
+    let theirs = Mean::of(&calls, &windows(requests)).filter(many);
     let only_they = theirs.is_some();
-    let mean = theirs.or_else(|| beside().filter(many))?;
+    let (requests, mean) = match theirs {
+        Some(mean) => (requests.to_vec(), mean),
+        None => {
+            let long = long_enough(&calls, requests);
+            let others = Others::of(facts.model, traffic.tgid, &long);
+            let mean = Mean::beside(&calls, &windows(&long), &others.windows, others.ns);
+            let enough = long.len() >= *MIN_REQUESTS;
+            (long, mean.filter(many).filter(|_| enough)?)
+        }
+    };
     let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
     let saved = 1.0 - 1.0 / mean.calls;
     let own_ns =
@@ -330,12 +337,24 @@ fn on_average<'a>(
     Some((shares, say))
 }
 
+/// Those that take as long as so many calls do in a row. Whatever others do, they have fewer.
+fn long_enough<'a>(
+    calls: &[Interval],
+    requests: &[&'a SlowRequest<'a>],
+) -> Vec<&'a SlowRequest<'a>> {
+    let call_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
+    let least_ns = call_ns.saturating_mul(*SERIAL_MIN_CALLS as u64);
+    let served_ns = |slow: &SlowRequest<'_>| served(&slow.request).map_or(0, length);
+    let long = requests.iter().filter(|slow| served_ns(slow) >= least_ns);
+    long.copied().collect()
+}
+
 /// Why calls are taken to be those of the slow requests.
 fn how(only_they: bool) -> String {
     let so_many = if only_they {
         "so many for each"
     } else {
-        "so many for each if all that others were under way for is taken off"
+        "so many for each, at least, if all that others were under way for is taken off"
     };
     format!(
         "which call is which request's does not show: they are made while requests are under way, \

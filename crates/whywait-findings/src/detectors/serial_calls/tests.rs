@@ -130,6 +130,28 @@ fn requests_beside_them_may_make_calls_as_well() {
     );
 }
 
+/// Each request makes one call, and one in twenty of these takes a hundred times as long.
+#[test]
+fn a_call_that_takes_long_is_one() {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    let mut number = 0;
+    for client in 0..4_u64 {
+        let mut at = 10 + 2 * client;
+        for round in 0..100 {
+            let takes = if (round + client) % 20 == 0 { 300 } else { 3 };
+            number += 1;
+            script.exchange(&call(1_000_000 + number, 1, at, at + takes));
+            let request = script.request(2_000_000 + number).epoll(7).ready(at);
+            request.read(at, LOOP).answered(at + takes, LOOP);
+            at += takes + 5;
+        }
+    }
+    script.peer(&peer(number, 400)).ends(4_000);
+    let findings = detect(&Facts::of(&script.model()));
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
 #[test]
 fn calls_take_no_more_than_their_requests() {
     let mut script = Script::new();
