@@ -3,7 +3,7 @@
 //
 //   node.js PROTOCOL                  the server, on a port of the system's choice
 //   node.js PROTOCOL load ADDRESS     the clients
-//   node.js gateway HOW PEER          answers HTTP/1, and asks a server in HTTP/2; says when what was
+//   node.js gateway HOW PEER          answers HTTP/1, and asks a server in HTTP/2
 //
 // PROTOCOL: h2c (HTTP/2 in clear text) or http1. One request in ten takes 300 ms, the others 10 ms.
 // h2c-blocked, h2c-spread: fewer clients, and the slow requests compute for 100 ms, all at once or

@@ -1,4 +1,4 @@
-//! Streams of HTTP/2 on a connection that the target made are exchanges, each with times of its own.
+//! Streams of HTTP/2 on a connection that the target made are exchanges, each with its own times.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 

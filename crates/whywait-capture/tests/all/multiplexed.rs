@@ -144,6 +144,49 @@ fn http2_is_known_by_how_it_begins() {
 }
 
 #[test]
+fn http2_may_come_behind_a_proxys_head() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let first = b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 443\r\n".to_vec();
+    let signature = b"\r\n\r\n\0\r\nQUIT\n";
+    let address = [192, 0, 2, 1, 192, 0, 2, 2, 0x9c, 0x40, 1, 0xbb];
+    let second = [&signature[..], &[0x21, 0x11, 0, 12], &address].concat();
+    let begins = [PREFACE, SETTINGS].concat();
+    for head in [first, second] {
+        // Read alone, or with what comes behind it: then the next read shows it.
+        let alone = format!("C {}\nr\nC {}\nr\nw", hex(&head), hex(&begins));
+        assert_eq!(found(&alone, "new"), (1, 0), "{head:?}, alone");
+        let together = format!(
+            "C {}\nr\nw\nC {}\nr\nw",
+            hex(&[&head[..], &begins].concat()),
+            hex(HEADERS)
+        );
+        assert_eq!(found(&together, "new"), (1, 0), "{head:?}");
+        let other = format!(
+            "C {}\nr\nC {}\nr\nw",
+            hex(&head),
+            hex(b"GET / HTTP/1.1\r\n\r\n")
+        );
+        assert_eq!(found(&other, "new"), (0, 0), "{head:?}");
+    }
+}
+
+#[test]
+fn http2_may_come_behind_an_upgrade() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let conversation = format!(
+        "C {}\nr\nw {}\nC {}\nr\nw",
+        hex(b"GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n"),
+        hex(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+        hex(&[PREFACE, SETTINGS].concat()),
+    );
+    assert_eq!(found(&conversation, "new"), (1, 0));
+}
+
+#[test]
 fn http2_that_was_there_before_is_known_by_its_frames() {
     let Some(_turn) = common::together() else {
         return;

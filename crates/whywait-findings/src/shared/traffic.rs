@@ -266,8 +266,8 @@ impl<'m> Traffic<'m> {
         sockets.collect::<BTreeSet<u64>>().len()
     }
 
-    /// Whether they are streams of HTTP/2, of which a connection carries many at the same time. What
-    /// was seen of a connection before it was known for one is some calls more.
+    /// Whether they are streams of HTTP/2, of which a connection carries many at a time. What was
+    /// seen of a connection before it was known for one is some calls more.
     pub(crate) fn share_connections(&self) -> bool {
         let streams = self
             .calls

@@ -165,6 +165,8 @@ __noinline int look_at_head(struct socket_state *socket, const struct thread *th
 		return 0;
 	if ((u32)words[1] == STATUS_101) {
 		socket->pushes = PUSHES;
+		/* What comes now may be HTTP/2 (RFC 7540, 3.2). */
+		socket->multiplex = MULTIPLEX_OLD + LOOKS;
 		return 0;
 	}
 	if (bytes >= RESPONSE_HEAD ||

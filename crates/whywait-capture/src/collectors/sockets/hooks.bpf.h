@@ -128,6 +128,10 @@ static __always_inline enum left_to_do reads_request(struct socket_state *socket
 		if (unlikely(socket->closing))
 			settle_closing(socket, peer_leaves(socket, ret), now);
 		http2 = look_for_others(socket, thread, ret);
+		if (unlikely(http2 == HTTP2_LATER)) {
+			was_read(socket, now);
+			return DONE;
+		}
 		if (unlikely(http2))
 			streams_begin(socket, arrivals, http2 == HTTP2_PREFACE);
 		request_ends(socket, arrivals, now);

@@ -160,18 +160,50 @@ __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 	return 0;
 }
 
-/* What shows that a connection is one of HTTP/2. */
-enum http2 { HTTP2_NOT, HTTP2_PREFACE, HTTP2_FRAMES };
+/* What shows that a connection is one of HTTP/2; or that nothing was asked yet. */
+enum http2 { HTTP2_NOT, HTTP2_PREFACE, HTTP2_FRAMES, HTTP2_LATER };
+
+/*
+ * How the head of the PROXY protocol begins, in which a proxy says who its client is: version 1,
+ * which is a line, and 2, which ends with the length of the rest (proxy-protocol.txt of HAProxy).
+ */
+#define PROXY_1 0x43542059584f5250 /* "PROXY TC" */
+#define PROXY_1_MOST 107
+#define PROXY_2 0x510a0d000a0d0a0d
+#define PROXY_2_HEAD 16
+
+/* Whether a connection begins with such a head, and whether that is all that was read (`alone`). */
+static __always_inline bool is_proxy_head(u64 at, u32 bytes, bool *alone)
+{
+	u64 words[2] = {};
+	u8 end[3] = {};
+
+	if (bytes < PROXY_2_HEAD || bpf_probe_read_user(words, sizeof(words), (void *)at))
+		return false;
+	if (words[0] == PROXY_2) {
+		*alone = bytes == PROXY_2_HEAD + __builtin_bswap16(words[1] >> 48);
+		return true;
+	}
+	if (words[0] != PROXY_1)
+		return false;
+	/* What follows on the line would have one of its own. */
+	*alone = bytes <= PROXY_1_MOST &&
+		 !bpf_probe_read_user(end, sizeof(end), (void *)(at + bytes - 3)) &&
+		 end[0] != '\n' && end[2] == '\n';
+	return true;
+}
 
 /* The first bytes that are read, or the first that whywait sees: what they show (HTTP2_…). */
 __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread, u32 bytes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	bool is_new, alone = false;
 	u8 left;
 	u64 at;
 
 	if (!socket || !thread)
 		return HTTP2_NOT;
+	is_new = socket->multiplex == MULTIPLEX_NEW;
 	left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex - MULTIPLEX_OLD : 0;
 	socket->multiplex = left > 1 ? socket->multiplex - 1 : MULTIPLEX_NONE;
 	/* What an io_uring ring reads, it reads whatever the call is. */
@@ -182,6 +214,10 @@ __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread,
 		return HTTP2_NOT;
 	if (is_preface(at, bytes))
 		return HTTP2_PREFACE;
+	if (is_new && unlikely(is_proxy_head(at, bytes, &alone))) {
+		socket->multiplex = MULTIPLEX_OLD + LOOKS;
+		return alone ? HTTP2_LATER : HTTP2_NOT;
+	}
 	if (left && are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0))
 		return HTTP2_FRAMES;
 	return HTTP2_NOT;

@@ -52,7 +52,8 @@ static __always_inline u32 take_call_stream(u32 place, u32 number, const struct 
 }
 
 /* The target begins a stream, with HEADERS of which the head was read just now. */
-__noinline int call_stream_begins(u32 place, u32 number, u32 length, u32 asked, struct thread *thread)
+__noinline int call_stream_begins(u32 place, u32 number, u32 length, u32 asked,
+				  struct thread *thread)
 {
 	struct followed *connection = followed_at(place);
 	struct framer *framer = &connection->framers[OF_CLIENT];

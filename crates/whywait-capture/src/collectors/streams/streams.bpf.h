@@ -656,7 +656,7 @@ static __always_inline void seek_further(struct framer *framer)
 	framer->lost = --framer->seeks == 0;
 }
 
-/* What is written to a connection that was there before is no HTTP/2, though it began as that does. */
+/* What is written to a connection that was there before only begins as HTTP/2 does. */
 static __noinline int no_frames(struct socket_state *socket, struct arrivals *arrivals)
 {
 	NOW(arrivals->streams) = 0;

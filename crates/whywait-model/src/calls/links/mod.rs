@@ -9,8 +9,8 @@
 //!   all. That needs a row of each slow request, and a peer that is asked for requests only: one
 //!   call to it that lies within no request takes this evidence from all.
 //!
-//! A connection that carries several calls at a time has none of these: [`shared`], [`pings`]. Where
-//! its streams were followed each is a call, and whoever wrote it need not have made it.
+//! A connection that carries several calls at a time has none of these: [`shared`], [`pings`].
+//! Where its streams were followed each is a call, and whoever wrote it need not have made it.
 //!
 //! What is left is undecided: it may be any candidate's, and leaves a range of times. How the time
 //! of a request splits: [`time`].
@@ -212,8 +212,8 @@ impl Links {
         links
     }
 
-    /// Before that a request was under way that is not known: that no other was, as far as is known,
-    /// shows nothing.
+    /// Before that a request was under way that is not known: that no other was, as far as is
+    /// known, shows nothing.
     fn unlink_before(&mut self, ns: Ns, exchanges: &[Exchange], calls: &[u32]) {
         let before = calls.partition_point(|at| exchanges[*at as usize].first_send_ns < ns);
         for at in &calls[..before] {

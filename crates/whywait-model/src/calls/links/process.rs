@@ -13,7 +13,8 @@ use crate::requests::lives::Lives;
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallingProcess {
     /// No request had two calls at a time, as far as that shows: there were never more calls than
-    /// requests under way, but for those of requests from before the recording, and of those that are certain no two of a request overlap.
+    /// requests under way, but for those of requests from before the recording, and of those that
+    /// are certain no two of a request overlap.
     pub(super) one_at_a_time: bool,
     /// A connection carries several of its calls at a time: any that is under way may be for any
     /// request.
