@@ -565,11 +565,8 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 {
 	if (arrivals->family == AF_UNIX && !unix_packets(sk))
 		return 0;
-	if (only_fin(sk))
-		return 0;
-	note_arrival(arrivals, sk);
-	if (unlikely(arrivals->streams))
-		note_packet(sk, arrivals->streams);
+	if (!only_fin(sk))
+		note_arrival(arrivals, sk);
 	return 0;
 }
 

@@ -225,14 +225,12 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 	return exchange_reads(socket, arrivals, thread, thread->io_ns, bytes);
 }
 
-/* A thread has written `bytes` to a connection that it made: what that is. */
+/* A thread has written `bytes` to a connection that it made and of which that is looked at. */
 static __always_inline enum sent client_writes(struct socket_state *socket,
 					       struct thread *thread, u32 bytes)
 {
-	u32 sent = SENT_ASKS;
+	u32 sent = what_is_sent(socket, thread, bytes);
 
-	if (unlikely(socket->broker != BROKER_NONE))
-		sent = what_is_sent(socket, thread, bytes);
 	if (unlikely(sent == SENT_FETCHES))
 		job_ends(thread, worker_of(thread), bytes);
 	if (unlikely(sent == SENT_ACKNOWLEDGES))

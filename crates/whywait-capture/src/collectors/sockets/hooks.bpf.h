@@ -259,8 +259,11 @@ static __always_inline int socket_is_ready(struct sock *sk)
 		return 0;
 	if (unlikely(arrivals->role == SOCKET_LISTENER))
 		herd_begins(arrivals->local_port, bpf_ktime_get_ns());
-	if (unlikely(arrivals->role != SOCKET_SERVER))
+	if (unlikely(arrivals->role != SOCKET_SERVER)) {
+		if (unlikely(arrivals->streams))
+			note_packet(sk, arrivals->streams);
 		return arrivals->role == SOCKET_CLIENT ? reply_arrives(arrivals, sk) : 0;
+	}
 	COUNT(events);
 	herd_ends();
 	/*
@@ -296,7 +299,7 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
-		if (unlikely(socket->streams)) {
+		if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
 			if (ret == 0) {
 				streams_end(socket, thread->io_ns);
 				return DONE;
@@ -376,15 +379,32 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 	return socket_was_read(sk, ret, flags);
 }
 
-/* A thread has written to a connection that it made. */
-static __always_inline void client_is_written(struct socket_state *socket,
-					      struct arrivals *arrivals, struct thread *thread,
-					      u32 bytes)
+/* A thread has written to a connection that it made, and what it was is looked at. */
+__noinline int client_is_looked_at(struct socket_state *socket, struct arrivals *arrivals,
+				   struct thread *thread, u32 bytes)
 {
-	enum sent sent = client_writes(socket, thread, bytes);
+	enum sent sent;
 
-	if (unlikely(sent >= SENT_PREFACE))
-		calls_begin(socket, arrivals, sent == SENT_PREFACE);
+	if (!socket || !arrivals || !thread)
+		return DONE;
+	sent = client_writes(socket, thread, bytes);
+	if (sent < SENT_PREFACE)
+		return DONE;
+	calls_begin(socket, arrivals, sent == SENT_PREFACE);
+	return STREAMS_MOVE;
+}
+
+/* A thread has written to a connection that it made. */
+static __always_inline enum left_to_do client_is_written(struct socket_state *socket,
+							 struct arrivals *arrivals,
+							 struct thread *thread, u32 bytes)
+{
+	if (unlikely(socket->multiplex == MULTIPLEX_STREAMS))
+		return STREAMS_MOVE;
+	if (unlikely(socket->broker != BROKER_NONE))
+		return client_is_looked_at(socket, arrivals, thread, bytes);
+	exchange_writes(socket, thread, thread->io_ns, bytes, false);
+	return DONE;
 }
 
 /* A thread has tried to write to a stream. */
@@ -399,9 +419,7 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
-		if (likely(!socket->streams))
-			client_is_written(socket, arrivals, thread, ret);
-		return unlikely(socket->streams) ? STREAMS_MOVE : DONE;
+		return client_is_written(socket, arrivals, thread, ret);
 	}
 	thread->open.bytes_out += ret;
 	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
