@@ -78,20 +78,24 @@ __noinline int call_stream_begins(u32 place, u32 number, u32 length, u32 asked,
  * with the packet that brought it. 0: it is one from before whywait.
  */
 static __always_inline u32 call_stream_unseen(u32 place, u32 number, u32 length,
-				       const struct thread *thread, u64 came_ns)
+					      const struct thread *thread, u64 came_ns)
 {
 	struct followed *connection = followed_at(place);
-	struct exchange *exchange;
-	u32 at;
+	u32 last = connection->last, at;
+	struct stream *stream;
 
-	if (number <= connection->last || number % 2 == 0 || !length ||
-	    !(connection->last || connection->from_preface))
+	if (number <= last || number % 2 == 0 || !length || !(last || connection->from_preface))
 		return 0;
+	/* Those between went out with it, and none of them will be begun. */
+	if (last && number > last + 2)
+		COUNT_MORE(calls_unfollowed, (number - last) / 2 - 1);
 	at = take_call_stream(place, number, thread, 0, 0, came_ns);
 	if (!at)
 		return 0;
-	exchange = &streams[(at - 1) & (STREAMS - 1)].state.exchange;
-	exchange->send_tid = connection->sent_tid ? connection->sent_tid : thread->tid;
+	stream = &streams[(at - 1) & (STREAMS - 1)];
+	stream->asked = 1;
+	stream->state.exchange.send_tid = connection->sent_tid ? connection->sent_tid :
+								 thread->tid;
 	return at;
 }
 

@@ -626,8 +626,11 @@ __noinline int calls_begin(struct socket_state *socket, struct arrivals *arrival
 	connection = follow(socket, arrivals, place, preface);
 	connection->calls = 1;
 	connection->framers[OF_CLIENT].tries = !preface;
-	if (preface)
+	if (preface) {
+		/* All that the peer sends is of it. */
+		connection->framers[OF_SERVER].seeks = 0;
 		COUNT(calls_connections);
+	}
 	connection->from_preface = preface;
 	connection->exchange_peer = exchange_peer;
 	return 0;

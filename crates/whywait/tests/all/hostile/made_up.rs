@@ -323,6 +323,9 @@ impl MadeUp {
             srtt_us: self.id(),
             rtt_min_us: self.id(),
             retransmits: self.id(),
+            kind: self
+                .random
+                .pick(&[WorkKind::Stream, WorkKind::Http2, WorkKind::Job]),
         }
     }
 
