@@ -10,6 +10,8 @@ use whywait_stacks::{Goroutine, Unwinder, Unwound};
 
 /// So many goroutines the program makes.
 const GOROUTINES: usize = 10;
+/// nanosleep and clock_nanosleep (x86-64 numbers).
+const SLEEPS: [u64; 2] = [35, 230];
 
 /// The program; it is killed in the end.
 struct Parked {
@@ -161,6 +163,8 @@ fn other_addresses_are_no_goroutines() {
 #[test]
 fn a_program_of_another_language_has_none() {
     let running = run("/bin/sleep".as_ref(), &["1000"]);
+    // Until then it may have no memory of its own yet.
+    running.sleeper(&SLEEPS, 8);
     let mut unwinder = Unwinder::new();
     assert_eq!(unwinder.goroutine(running.id(), 0xc0_0000_01c0), None);
     assert_eq!(losses(&unwinder), [("go version not supported", 1)]);
