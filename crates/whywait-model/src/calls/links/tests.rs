@@ -325,6 +325,13 @@ fn a_request_from_before_the_recording_may_have_a_call_at_first() {
         ms_of(380, 400),
         "whose call is whose in the first round does not show"
     );
+    // It lasts longer than any that is known, as one may of which the beginning is not seen.
+    let second = rounds(20, &[call(90, 23, 27)]).model();
+    let totals = second.task_totals().expect("there are calls");
+    assert!(totals.time.one_call_at_a_time);
+    let third = rounds(20, &[call(90, 43, 47)]).model();
+    let totals = third.task_totals().expect("there are calls");
+    assert!(!totals.time.one_call_at_a_time, "but not for ever");
 }
 
 #[test]
