@@ -9,7 +9,7 @@ const CUT: &str = "...";
 /// A word of a path is no longer: longer ones are tokens.
 const LONGEST_WORD: usize = 32;
 /// A word of hexadecimal digits is shorter (`decade`): longer ones are hashes.
-const SHORTEST_HASH: usize = 8;
+pub(crate) const SHORTEST_HASH: usize = 8;
 
 /// Registered methods that are in use (RFC 9110, WebDAV), and caches' own.
 const METHODS: &[&str] = &[
@@ -71,20 +71,42 @@ pub(crate) fn route(bytes: &[u8]) -> Option<String> {
     }
     let target = &rest[..end.unwrap_or(rest.len())];
     if *method == "CONNECT" || target == b"*" {
-        return Some((*method).to_owned());
+        return Some(route_of(method, None));
     }
-    let path = path_of(target)?;
-    let path_ends = path
+    let path = path_name(target, end.is_some())?;
+    Some(route_of(method, Some(&path)))
+}
+
+/// A registered method.
+pub(crate) fn method(bytes: &[u8]) -> Option<&'static str> {
+    METHODS
         .iter()
-        .position(|byte| matches!(byte, b'?' | b'#' | b';'));
-    let whole = end.is_some() || path_ends.is_some();
-    let path = template(&path[..path_ends.unwrap_or(path.len())], whole);
+        .find(|method| method.as_bytes() == bytes)
+        .copied()
+}
+
+/// The route of a method and of the name of a path, if there is one.
+pub(crate) fn route_of(method: &str, path: Option<&str>) -> String {
+    let Some(path) = path else {
+        return method.to_owned();
+    };
     let mut route = format!("{method} {path}");
     if route.len() > LONGEST {
         route.truncate(LONGEST - CUT.len());
         route.push_str(CUT);
     }
-    Some(route)
+    route
+}
+
+/// What the path of a target is called, of which more may follow unless it is `whole`. `None`: it
+/// has none.
+pub(crate) fn path_name(target: &[u8], whole: bool) -> Option<String> {
+    let path = path_of(target)?;
+    let path_ends = path
+        .iter()
+        .position(|byte| matches!(byte, b'?' | b'#' | b';'));
+    let whole = whole || path_ends.is_some();
+    Some(template(&path[..path_ends.unwrap_or(path.len())], whole))
 }
 
 /// The path of a target, which has the host, too, where a proxy is asked.

@@ -1,11 +1,13 @@
 //! What a request or a call is called, by its first bytes: the route of HTTP/1, the statement of
 //! PostgreSQL's and MySQL's protocols, Redis' command, the kind of record that DNS is asked for.
+//! With HTTP/2 its fields say it: the route, or gRPC's method.
 //!
 //! A name holds nothing of a value. What is not known to be a part of the program's own vocabulary
 //! is replaced: a name is made of what is kept, never of what is taken away. It is ASCII that can
 //! be seen, of at most [`LONGEST`] bytes.
 
 mod dns;
+mod fields;
 mod front;
 mod http;
 mod kept;
@@ -15,6 +17,7 @@ mod redis;
 mod sql;
 
 pub use dns::{question, record_type};
+pub use fields::{FieldTable, NoFields};
 pub use kept::{KeptNames, OTHERS};
 
 /// No name is longer.

@@ -95,6 +95,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         jobs_given_up => "jobs.given-up",
         dns_queries => "dns.queries",
         dns_budget => "dns.over-budget",
+        fields_budget => "names.fields-over-budget",
         stolen_ns => "cpu.stolen-ns",
     }
     .into()

@@ -23,6 +23,7 @@
 #include "collectors/sched/records.h"
 #include "collectors/sockets/records.h"
 #include "collectors/stacks/records.h"
+#include "collectors/streams/records.h"
 #include "collectors/sweep/records.h"
 #include "collectors/tails/records.h"
 #include "collectors/tasks/records.h"
@@ -64,6 +65,8 @@
 	X(ABANDONED, abandoned)       \
 	X(DNS, dns)                   \
 	X(NAME, name)                 \
+	X(FIELDS, fields)             \
+	X(STREAM_NAME, stream_name)   \
 	X(SLOW_TASK, slow_task)       \
 	X(PUSH, push)
 
@@ -160,6 +163,8 @@ struct counters {
 	u64 jobs_given_up; /* jobs beyond those that are followed at once */
 	u64 dns_queries; /* over UDP */
 	u64 dns_budget; /* late DNS queries over the rate that is sent */
+	/* pieces of HTTP/2's fields over the rate that is sent: what they would name has no name */
+	u64 fields_budget;
 	u64 push_budget; /* slow pushes over the rate that is sent */
 	u64 unknown_tails; /* held back, and when they went out is not known */
 	u64 stolen_ns; /* threads were on a CPU that stood still, because the host had others run */

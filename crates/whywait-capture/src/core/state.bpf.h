@@ -304,6 +304,7 @@ struct {
 	BUDGET(DNS, 1000)                                                                          \
 	/* … of what prepares statements for later. */                                            \
 	BUDGET(NAMES, 1000)                                                                        \
+	BUDGET(FIELDS, 100000)                                                                     \
 	BUDGET(PUSHES, 1000)                                                                       \
 	BUDGET(STACKS, 2000)                                                                       \
 	BUDGET(WAKERS, 1000)                                                                       \

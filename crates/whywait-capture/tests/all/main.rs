@@ -23,6 +23,7 @@ mod own_requests;
 mod python_samples;
 mod sleepers_stacks;
 mod slots;
+mod stream_names;
 mod streams;
 mod tails;
 mod task_looks;

@@ -87,6 +87,14 @@ pub(crate) fn recorded(conversation: &str, age: &str) -> (tempfile::TempDir, Rec
 
 /// The same, with all arguments.
 pub(crate) fn recorded_as(arguments: &[&str]) -> (tempfile::TempDir, Recording) {
+    recorded_with(arguments, &Options::default())
+}
+
+/// … and with options.
+pub(crate) fn recorded_with(
+    arguments: &[&str],
+    options: &Options,
+) -> (tempfile::TempDir, Recording) {
     let child = Command::new("/usr/bin/python3")
         .args(["-c", SCRIPT])
         .args(arguments)
@@ -103,7 +111,7 @@ pub(crate) fn recorded_as(arguments: &[&str]) -> (tempfile::TempDir, Recording) 
     says("ready");
     let temporary = tempfile::tempdir().expect("a temporary folder can be made");
     let dir = temporary.path().join("recording");
-    let session = Session::start(server.0.id(), vec![], &dir, &Options::default());
+    let session = Session::start(server.0.id(), vec![], &dir, options);
     let session = Box::new(session.expect("the privileges to record"));
     let mut go = || std::io::Write::write_all(&mut stdin, b"\n").expect("the server listens");
     go();

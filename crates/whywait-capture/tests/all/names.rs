@@ -20,7 +20,7 @@ use whywait_events::{
 use crate::common;
 
 /// In all that is no vocabulary of the program's.
-const MARKER: &str = "MARKER7x";
+pub(crate) const MARKER: &str = "MARKER7x";
 
 /// Of each request it asks two databases and a cache. It also answers a question of DNS.
 const SERVER: &str = "
@@ -125,7 +125,7 @@ fn ask_name(port: u16) {
     socket.recv(&mut [0; 512]).expect("it answers");
 }
 
-fn contains(path: &Path, marker: &str) -> bool {
+pub(crate) fn contains(path: &Path, marker: &str) -> bool {
     let files = fs::read_dir(path).expect("a folder").flatten();
     files.map(|file| file.path()).any(|path| {
         if path.is_dir() {

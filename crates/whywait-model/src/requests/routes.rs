@@ -19,6 +19,9 @@ pub struct Routes {
     pub total_ns: u64,
     /// Of these: that have no name.
     pub unnamed: u64,
+    /// Requests and calls whose path client and server agreed on before the recording: HTTP/2 has
+    /// a number for it then, and no name.
+    pub said_before: u64,
     /// Those of each name, the most time first.
     pub rows: Vec<RouteRow>,
 }
@@ -49,6 +52,8 @@ pub struct RouteRow {
 
 /// Counts the requests and calls with a row of which no name is known.
 const NOT_KNOWN: &str = "names.not-known";
+/// … and of these the ones that refer to what was said before.
+const SAID_BEFORE: &str = "names.said-before";
 /// So many of the slowest of a name are listed, to be asked for one by one.
 const MAX_SLOWEST: usize = 5;
 
@@ -71,7 +76,10 @@ impl Model {
         if !self.asked_for_names() {
             return None;
         }
-        let mut routes = Routes::default();
+        let mut routes = Routes {
+            said_before: self.counters.get(SAID_BEFORE).copied().unwrap_or(0),
+            ..Routes::default()
+        };
         let others = usize::try_from(self.sums.count).unwrap_or(usize::MAX);
         let mut named: BTreeMap<&str, Vec<RequestRef<'_>>> = BTreeMap::new();
         for request in self.requests().filter(|request| request.counts()) {
@@ -211,5 +219,7 @@ mod tests {
             (routes.requests, routes.unnamed, routes.rows.len()),
             (1, 1, 0)
         );
+        script.counter("names.said-before", 1);
+        assert_eq!(script.model().routes().map(|it| it.said_before), Some(1));
     }
 }

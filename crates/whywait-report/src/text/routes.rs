@@ -2,7 +2,7 @@
 
 use whywait_model::calls::StatementRow;
 use whywait_model::requests::{RouteRow, Routes};
-use whywait_words::{count, counted, duration, figure, percent};
+use whywait_words::{count, counted, counted_as, duration, figure, percent};
 
 use super::page::{Page, Style};
 use super::requests;
@@ -19,6 +19,15 @@ fn most(page: &Page) -> usize {
     if page.verbose() { MAX_ROWS } else { MAX_SHORT }
 }
 
+/// Why so many of HTTP/2's streams have none.
+fn said_before(before: u64) -> String {
+    format!(
+        "HTTP/2 has sent only a number for the path of {}, as the connection's table has had it \
+         since before the recording: begin that before clients connect",
+        counted_as(before, "request or call", "requests and calls")
+    )
+}
+
 /// The requests by what they are called.
 pub(super) fn short(page: &mut Page, routes: Option<&Routes>) {
     let Some(routes) = routes else {
@@ -27,9 +36,12 @@ pub(super) fn short(page: &mut Page, routes: Option<&Routes>) {
     page.gap();
     let strong = (Style::Strong, "where the time went, by route");
     if routes.rows.is_empty() {
-        let text = ": of no request a name is known. None is in TLS, in HTTP/2, through io_uring, \
-                    or of a protocol that was not asked for";
-        page.paragraph("", "  ", &[strong, (Style::Plain, text)]);
+        let why = match routes.said_before {
+            0 => "None is in TLS, through io_uring, or of a protocol that was not asked for".into(),
+            before => said_before(before),
+        };
+        let text = format!(": of no request a name is known. {why}");
+        page.paragraph("", "  ", &[strong, (Style::Plain, &text)]);
         return;
     }
     let mut of = format!(
@@ -59,6 +71,10 @@ pub(super) fn short(page: &mut Page, routes: Option<&Routes>) {
             "      ",
             &[(Style::Plain, &name), (Style::Dim, &text)],
         );
+    }
+    if routes.said_before > 0 {
+        let text = said_before(routes.said_before);
+        page.paragraph("  ", "    ", &[(Style::Dim, &text)]);
     }
     if let Some(more @ 1..) = routes.rows.len().checked_sub(most) {
         let text = format!(
@@ -178,6 +194,7 @@ mod tests {
             requests: 9,
             total_ns: 100_000_000,
             unnamed: 1,
+            said_before: 0,
             rows: vec![row("GET /a/{id}", 60_000_000), row(HOSTILE, 30_000_000)],
         }
     }
@@ -200,6 +217,24 @@ mod tests {
             ..routes()
         };
         assert!(shown(|page| short(page, Some(&none))).contains("of no request a name is known"));
+    }
+
+    #[test]
+    fn it_is_said_why_streams_have_no_name() {
+        let some = Routes {
+            said_before: 3,
+            ..routes()
+        };
+        let said = "HTTP/2 has sent only a number for the path of 3 requests and calls, as the \
+                    connection's table";
+        let text = shown(|page| short(page, Some(&some)));
+        assert!(text.replace("\n    ", " ").contains(said), "{text}");
+        let none = Routes {
+            rows: Vec::new(),
+            ..some
+        };
+        let text = shown(|page| short(page, Some(&none)));
+        assert!(text.replace("\n  ", " ").contains(said), "{text}");
     }
 
     #[test]

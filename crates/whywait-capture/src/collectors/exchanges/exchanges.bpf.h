@@ -225,7 +225,7 @@ __noinline int send_exchange(struct socket_state *socket, u64 gone_ns, u64 now)
 		return 0;
 	}
 	if (names_wanted)
-		put_first_bytes(socket->id, exchange->seq, 0, true, now);
+		put_name(socket, exchange->seq, exchange->tgid, now);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);

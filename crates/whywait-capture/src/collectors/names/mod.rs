@@ -1,5 +1,7 @@
-//! What requests and calls are called, where that is wanted. Their first bytes come here, a name is
-//! made of them, and nothing else of them is kept.
+//! What requests and calls are called, where that is wanted. Their first bytes come here, or
+//! HTTP/2's fields, a name is made of them, and nothing else of them is kept.
+
+mod streams;
 
 use std::collections::HashMap;
 
@@ -15,12 +17,19 @@ use crate::core::records::Record;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type};
 
+use streams::Streams;
+
 /// Its programs are the hooks of sockets.
 pub(crate) const COLLECTOR: Collector = Collector {
     configure: |configuration| {
         configuration.variables.names_wanted = configuration.options.names.any();
+        configuration.variables.fields_wanted = configuration.options.names.routes;
     },
-    takes: &[record_type::RECORD_NAME],
+    takes: &[
+        record_type::RECORD_NAME,
+        record_type::RECORD_FIELDS,
+        record_type::RECORD_STREAM_NAME,
+    ],
     keeper: |_| Box::new(Namer::default()),
     ..Collector::NONE
 };
@@ -35,7 +44,9 @@ struct Namer {
     statements: KeptNames,
     /// By connection, and by what the statement was prepared under.
     prepared: HashMap<(u64, u64), String>,
+    streams: Streams,
     unnamed: u64,
+    said_before: u64,
 }
 
 impl Keeper for Namer {
@@ -45,36 +56,64 @@ impl Keeper for Namer {
     }
 
     fn take(&mut self, record: Record, shared: &mut Shared) -> Result<(), WriteError> {
-        let Record::Name(record) = record else {
-            return Ok(());
-        };
-        let name = self.name_of(&record);
-        if record.has_row == 0 {
-            return Ok(());
+        match record {
+            Record::Name(record) => {
+                let name = self.name_of(&record);
+                if record.has_row == 0 {
+                    return Ok(());
+                }
+                let at = (record.socket, record.seq, record.tgid, record.at_ns);
+                self.write(at, name, shared)
+            }
+            Record::Fields(record) => {
+                self.streams.take(&record);
+                Ok(())
+            }
+            Record::StreamName(record) => {
+                let name = self.streams.name_of(record.socket);
+                self.said_before += u64::from(name == Some(None));
+                let name = name.flatten().filter(|_| self.wanted.routes);
+                let name = name.map(|name| (NameKind::Route, self.routes.keep(name)));
+                let at = (record.socket, record.seq, record.tgid, record.at_ns);
+                self.write(at, name, shared)
+            }
+            _ => Ok(()),
         }
-        let Some((kind, name)) = name else {
-            self.unnamed += 1;
-            return Ok(());
-        };
-        shared.output.write(&Event::Name(NameRow {
-            socket: record.socket,
-            seq: record.seq,
-            tgid: record.tgid,
-            at_ns: record.at_ns,
-            kind,
-            name,
-        }))
     }
 
     fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
         match self.wanted.any() {
-            true => vec![("names.not-known".to_owned(), self.unnamed)],
+            true => vec![
+                ("names.not-known".to_owned(), self.unnamed),
+                ("names.said-before".to_owned(), self.said_before),
+            ],
             false => Vec::new(),
         }
     }
 }
 
 impl Namer {
+    /// Of a request or a call: its socket, its number there, its process and when its row was sent.
+    fn write(
+        &mut self,
+        (socket, seq, tgid, at_ns): (u64, u32, u32, u64),
+        name: Option<(NameKind, String)>,
+        shared: &mut Shared,
+    ) -> Result<(), WriteError> {
+        let Some((kind, name)) = name else {
+            self.unnamed += 1;
+            return Ok(());
+        };
+        shared.output.write(&Event::Name(NameRow {
+            socket,
+            seq,
+            tgid,
+            at_ns,
+            kind,
+            name,
+        }))
+    }
+
     fn name_of(&mut self, record: &types::name_record) -> Option<(NameKind, String)> {
         let (kind, name) = match record.question {
             0 => self.by_bytes(record)?,

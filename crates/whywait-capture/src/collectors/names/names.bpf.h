@@ -8,6 +8,7 @@
 
 #include "collectors/dns/dns.bpf.h"
 #include "collectors/names/records.h"
+#include "collectors/sockets/state.bpf.h"
 #include "core/state.bpf.h"
 
 /* So many connections have theirs: by the lowest bits of their number. */
@@ -140,6 +141,34 @@ static __always_inline int put_first_bytes(u64 socket, u32 seq, u32 prepared, bo
 	__builtin_memcpy(record->bytes, first->bytes, sizeof(record->bytes));
 	submit(record);
 	return 0;
+}
+
+/* A stream's name is known to user space: see streams/fields.bpf.h. */
+static __always_inline int put_stream_name(u64 socket, u32 seq, u32 tgid, u64 now)
+{
+	struct stream_name_record *record;
+
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	if (!record) {
+		COUNT(lost_ring_full);
+		return 0;
+	}
+	record->type = RECORD_STREAM_NAME;
+	record->seq = seq;
+	record->socket = socket;
+	record->at_ns = now;
+	record->tgid = tgid;
+	__builtin_memset(record->pad, 0, sizeof(record->pad));
+	submit(record);
+	return 0;
+}
+
+/* There is a row of a request or a call, or will be. */
+static __always_inline int put_name(const struct socket_state *socket, u32 seq, u32 tgid, u64 now)
+{
+	if (socket->kind == WORK_HTTP2)
+		return put_stream_name(socket->id, seq, tgid, now);
+	return put_first_bytes(socket->id, seq, 0, true, now);
 }
 
 /* Ahead of time, of what prepares something. Not static, so that it is verified once. */

@@ -64,7 +64,7 @@ __noinline bool send_request(struct socket_state *socket, u64 now)
 		return false;
 	}
 	if (names_wanted)
-		put_first_bytes(socket->id, socket->seq, 0, true, now);
+		put_name(socket, socket->seq, socket->tgid, now);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		COUNT(lost_ring_full);

@@ -51,8 +51,11 @@ static __always_inline u32 take_call_stream(u32 place, u32 number, const struct 
 	return at;
 }
 
-/* The target begins a stream, with HEADERS of which the head was read just now. */
-__noinline int call_stream_begins(u32 place, u32 number, u32 length, u32 asked,
+/*
+ * The target begins a stream, with HEADERS of which the head was read just now: its place and 1;
+ * 0: it is not followed.
+ */
+__noinline u32 call_stream_begins(u32 place, u32 number, u32 length, u32 asked,
 				  struct thread *thread)
 {
 	struct followed *connection = followed_at(place);
@@ -70,7 +73,7 @@ __noinline int call_stream_begins(u32 place, u32 number, u32 length, u32 asked,
 	stream->state.exchange.send_tid = thread->tid;
 	stream->state.exchange.bytes_out = FRAME_HEAD + length;
 	connection->sent_tid = thread->tid;
-	return 0;
+	return at;
 }
 
 /*

@@ -37,6 +37,8 @@ struct framer {
 	u32 at; /* the number of the next byte: TCP's, or how many there were */
 	u32 skip; /* so much of a frame is still to come */
 	u32 ends; /* that stream ends with the frame; 0: none does */
+	u32 fields; /* so many pieces of blocks of fields there were: see fields.bpf.h */
+	u32 fields_of; /* the stream that a block begins: its place, and 1; 0: none does */
 	u8 have; /* so much of the next head was seen */
 	u8 seeks; /* it has to find where a frame begins, and may try that often */
 	u8 passed_over; /* … and has tried before */
@@ -44,6 +46,9 @@ struct framer {
 	u8 lost; /* what is there is no frame, or cannot be read */
 	u8 tries; /* it is only looked whether the call's bytes are frames, and ask for something */
 	u8 asks; /* … which they do */
+	u8 in_fields; /* the frame has fields, and its type is this; 0: it has none */
+	u8 fields_flags; /* … and these are its flags */
+	u8 fields_begin; /* … and none of it was passed yet */
 	u8 head[FRAME_ROOM] __attribute__((aligned(8)));
 };
 

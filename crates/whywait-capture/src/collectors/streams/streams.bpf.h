@@ -19,6 +19,7 @@
 #include "collectors/sockets/multiplexed.bpf.h"
 #include "collectors/sockets/requests.bpf.h"
 #include "collectors/streams/calls.bpf.h"
+#include "collectors/streams/fields.bpf.h"
 #include "collectors/streams/memory.bpf.h"
 #include "collectors/streams/places.bpf.h"
 #include "collectors/streams/state.bpf.h"
@@ -141,8 +142,11 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 	return search.found;
 }
 
-/* The client begins a stream, with HEADERS of which the head was read just now. */
-__noinline int stream_begins(u32 place, u32 number, u32 length, u32 asked, struct thread *thread)
+/*
+ * The client begins a stream, with HEADERS of which the head was read just now: its place and 1;
+ * 0: it is not followed.
+ */
+__noinline u32 stream_begins(u32 place, u32 number, u32 length, u32 asked, struct thread *thread)
 {
 	struct followed *connection = followed_at(place);
 	struct framer *framer = &connection->framers[OF_CLIENT];
@@ -188,7 +192,7 @@ __noinline int stream_begins(u32 place, u32 number, u32 length, u32 asked, struc
 	state->kind = WORK_HTTP2;
 	state->peer = connection->peer;
 	state->before_accept = first && connection->before_accept;
-	return 0;
+	return at;
 }
 
 /* It is answered: a row if it was slow or goes on, and else a part of the sums. */
@@ -363,14 +367,25 @@ struct walk {
 };
 
 /* A frame of the client's begins a stream, whichever of both the target is. */
-static __always_inline void frame_begins_stream(const struct followed *connection,
-						const struct walk *walk, u32 number, u32 length,
-						bool asked)
+static __always_inline u32 frame_begins_stream(const struct followed *connection,
+					       const struct walk *walk, u32 number, u32 length,
+					       bool asked)
 {
 	if (unlikely(connection->calls))
-		call_stream_begins(walk->place, number, length, asked, walk->thread);
-	else
-		stream_begins(walk->place, number, length, asked, walk->thread);
+		return call_stream_begins(walk->place, number, length, asked, walk->thread);
+	return stream_begins(walk->place, number, length, asked, walk->thread);
+}
+
+/* A frame of the client's is there: whether it has fields, if they are wanted. */
+static __always_inline void fields_begin(struct framer *framer, u8 type, u8 flags)
+{
+	if (!fields_wanted)
+		return;
+	framer->in_fields = type == FRAME_HEADERS || type == FRAME_CONTINUATION ? type : 0;
+	framer->fields_flags = flags;
+	framer->fields_begin = 1;
+	if (type == FRAME_HEADERS)
+		framer->fields_of = 0;
 }
 
 /* … or is of one that it has begun. */
@@ -407,8 +422,10 @@ static __always_inline void frame_begins(const struct walk *walk, struct framer 
 		return;
 	}
 	if (walk->of_client) {
+		fields_begin(framer, type, flags);
 		if (type == FRAME_HEADERS && number > connection->last)
-			frame_begins_stream(connection, walk, number, length, last);
+			framer->fields_of = frame_begins_stream(connection, walk, number, length,
+								last);
 		else if (type == FRAME_WINDOW_UPDATE)
 			room_is_made(connection, number, framer->now_ns);
 		else if (carries || type == FRAME_RST_STREAM)
@@ -444,6 +461,10 @@ static __always_inline void pass_over(const struct walk *walk, struct framer *fr
 	struct call_bytes *left = &framer->left;
 	u32 bytes = framer->skip < left->piece ? framer->skip : left->piece;
 
+	if (wants_fields(framer)) {
+		bytes = piece_of_fields(bytes);
+		send_fields(walk->place, bytes);
+	}
 	left->at += bytes;
 	left->piece -= bytes;
 	left->bytes -= bytes;
@@ -476,6 +497,8 @@ static long next_frame(u32 step, struct walk *walk)
 		pass_over(walk, framer);
 	if (unlikely(!left->piece))
 		return !left->bytes;
+	if (wants_fields(framer))
+		return 0;
 	bytes = FRAME_HEAD - framer->have;
 	if (bytes > left->piece)
 		bytes = left->piece;
@@ -494,7 +517,7 @@ static long next_frame(u32 step, struct walk *walk)
 	frame_begins(walk, framer);
 	if (unlikely(framer->lost))
 		return 1;
-	if (framer->skip < left->bytes)
+	if (framer->skip < left->bytes || (wants_fields(framer) && left->bytes))
 		return 0;
 	pass_frame(framer, walk->place, left->bytes, walk->thread);
 	left->bytes = 0;
@@ -642,6 +665,8 @@ static __always_inline bool pass_unseen(struct framer *framer, u32 place, u32 by
 {
 	if (framer->have || bytes > framer->skip)
 		return false;
+	if (wants_fields(framer) && bytes)
+		framer->fields++; /* one is missing */
 	pass_frame(framer, place, bytes, thread);
 	return true;
 }
@@ -775,7 +800,8 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 		if (unlikely(first != framer->at))
 			framer->lost = !pass_unseen(framer, walk.place, first - framer->at, thread);
 	}
-	if (!framer->lost && !pass_unseen(framer, walk.place, left->bytes, thread)) {
+	if (!framer->lost &&
+	    (wants_fields(framer) || !pass_unseen(framer, walk.place, left->bytes, thread))) {
 		for (int pass = 0; pass < 2; pass++) {
 			go_through(&walk, framer);
 			if (likely(!framer->tries))
