@@ -210,6 +210,22 @@ fn http2_that_was_there_before_is_known_by_its_frames() {
 }
 
 #[test]
+fn http2_of_which_heads_are_read_first_is_known_by_two_of_them() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    // As Go's net/http reads what has a body: the head, what belongs to it, the next head.
+    let body = [0, 0, 4, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4];
+    let asks = [HEADERS, &body].concat();
+    let turn = format!("C {}\nr 9\nr 3\nr 9\nr 4\nw\n", hex(&asks));
+    assert_eq!(found(&turn.repeat(2), "old"), (1, 0));
+    assert_eq!(found(&turn, "old"), (0, 0), "one head may be anything");
+    // What is behind it is too short for another frame.
+    let turn = format!("C {}\nr 9\nr\nw\n", hex(&asks[..18]));
+    assert_eq!(found(&turn.repeat(2), "old"), (0, 0));
+}
+
+#[test]
 fn requests_that_are_sent_before_the_answer_overlap() {
     let Some(_turn) = common::together() else {
         return;

@@ -136,9 +136,13 @@ __noinline int client_frame(u64 at)
 	return -1;
 }
 
+/* As much may be told by bytes that were read. */
+enum frames { FRAMES_NOT, FRAMES_ARE, FRAMES_MAY_BE };
+
 /*
  * Whether these bytes are frames of HTTP/2, from the first to the last, and ask for something. Some
- * servers read the head of a frame first: then the rest is all that is still `unread`.
+ * servers read the head of a frame first: then the rest is all that is still `unread`, or they may
+ * be, if there is room for another frame behind it.
  */
 __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 {
@@ -149,15 +153,20 @@ __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 		u32 length = frame & ~FRAME_ASKS;
 
 		if (frame < 0)
-			return 0;
+			return FRAMES_NOT;
 		asks |= frame & FRAME_ASKS;
 		done += FRAME_HEAD + length;
 		if (done == bytes)
-			return !!asks;
-		if (done > bytes)
-			return asks && bytes == FRAME_HEAD && unread == length;
+			return asks ? FRAMES_ARE : FRAMES_NOT;
+		if (done <= bytes)
+			continue;
+		if (!asks || bytes != FRAME_HEAD || unread < length)
+			return FRAMES_NOT;
+		if (unread == length)
+			return FRAMES_ARE;
+		return unread - length >= FRAME_HEAD ? FRAMES_MAY_BE : FRAMES_NOT;
 	}
-	return 0;
+	return FRAMES_NOT;
 }
 
 /* What shows that a connection is one of HTTP/2; or that nothing was asked yet. */
@@ -198,13 +207,14 @@ __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread,
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool is_new, alone = false;
-	u8 left;
+	u8 left, seen;
 	u64 at;
 
 	if (!socket || !thread)
 		return HTTP2_NOT;
 	is_new = socket->multiplex == MULTIPLEX_NEW;
-	left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex - MULTIPLEX_OLD : 0;
+	seen = socket->multiplex & MULTIPLEX_HEAD;
+	left = socket->multiplex > MULTIPLEX_OLD ? socket->multiplex & (MULTIPLEX_OLD - 1) : 0;
 	socket->multiplex = left > 1 ? socket->multiplex - 1 : MULTIPLEX_NONE;
 	/* What an io_uring ring reads, it reads whatever the call is. */
 	if (thread->uring || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
@@ -218,8 +228,18 @@ __noinline int look_at_bytes(struct socket_state *socket, struct thread *thread,
 		socket->multiplex = MULTIPLEX_OLD + LOOKS;
 		return alone ? HTTP2_LATER : HTTP2_NOT;
 	}
-	if (left && are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0))
+	if (!left)
+		return HTTP2_NOT;
+	switch (are_frames(at, bytes, socket->tcp ? tcp_unread(sk_of(socket)) : 0)) {
+	case FRAMES_ARE:
 		return HTTP2_FRAMES;
+	case FRAMES_MAY_BE:
+		/* Two of them are no chance. */
+		if (seen)
+			return HTTP2_FRAMES;
+		if (left > 1)
+			socket->multiplex |= MULTIPLEX_HEAD;
+	}
 	return HTTP2_NOT;
 }
 

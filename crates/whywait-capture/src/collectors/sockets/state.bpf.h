@@ -44,6 +44,7 @@ enum multiplex {
 	MULTIPLEX_HTTP2,
 	MULTIPLEX_STREAMS, /* HTTP/2 of which the streams are followed: see streams.bpf.h */
 	MULTIPLEX_OLD = 32, /* it was there before, and so many reads are still to be looked at */
+	MULTIPLEX_HEAD = 64, /* … and one of them was the head of a frame: see are_frames */
 };
 
 /* Where a request may begin that seemed to begin before: see may_begin_later. */
