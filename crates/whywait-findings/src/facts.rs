@@ -16,6 +16,7 @@ use crate::shared::pauses::Pauses;
 use crate::shared::queues::Queue;
 use crate::shared::replay::Behind;
 use crate::shared::slow_paths::{self, Answers, SlowRequest, SlowRequests, UnderWay, dominates};
+use crate::shared::tails::of_client_ns;
 use crate::shared::traffic::Traffic;
 
 /// What is known of a recording.
@@ -180,6 +181,9 @@ impl<'m> Facts<'m> {
             let victims = self.lanes().iter().flat_map(Lane::victims);
             let passed = victims.map(|one| (one.request, one.waited_ns));
             let all = queued.chain(passed);
+            let clients = self.model.requests();
+            let clients = clients.map(|one| (one, of_client_ns(self.model, one)));
+            let all = all.chain(clients.filter(|(_, ns)| *ns > 0));
             let mostly = all.filter(|(request, ns)| dominates(*ns, request.age_ns()));
             mostly
                 .map(|(request, _)| (request.socket, request.seq))

@@ -20,6 +20,7 @@ use crate::numbers::{
 };
 use crate::shared::events::OutsideEvents;
 use crate::shared::intervals::{Interval, in_step_ns, sum};
+use crate::shared::tails::of_client_ns;
 
 /// What may be said of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -67,6 +68,11 @@ pub enum Verdict {
     /// else from outside: long polls, chats.
     AwaitsEvents {
         /// How many percent of the slow requests' time that is.
+        percent: u64,
+    },
+    /// Most of the requests' time their responses waited for clients to read.
+    AwaitsClients {
+        /// How many percent of the requests' time that is.
         percent: u64,
     },
     /// Nothing wrong was found.
@@ -152,6 +158,13 @@ fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
 
 /// Whether requests are slow, and for which reason that nothing explains.
 fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
+    let client_ns = sum(model.requests().map(|request| of_client_ns(model, request)));
+    let total_ns = model.time_of_requests_ns();
+    if Share::new(client_ns, total_ns).is_at_least(*MOST) {
+        return Verdict::AwaitsClients {
+            percent: whole_percent(client_ns, total_ns),
+        };
+    }
     let slow = SlowTime::of(model);
     if Share::new(slow.total_ns, model.time_of_requests_ns()).is_below(*VERDICT_FEW) {
         return Verdict::NothingWrong;

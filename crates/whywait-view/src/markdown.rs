@@ -26,7 +26,7 @@ pub fn markdown(model: &Model, report: &Report) -> String {
             _ => "⚠️",
         },
         Verdict::NothingWrong | Verdict::Operations if complete => "✅",
-        Verdict::AwaitsEvents { .. } | Verdict::Run => "ℹ️",
+        Verdict::AwaitsEvents { .. } | Verdict::AwaitsClients { .. } | Verdict::Run => "ℹ️",
         verdict if verdict.is_in_notes() => "ℹ️",
         _ => "⚠️",
     };

@@ -2,13 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::Tail;
+use whywait_events::{Tail, TailReason};
+use whywait_model::requests::tails::held_ns;
+use whywait_model::{Model, RequestRef};
 use whywait_words::{count, counted, list};
+
+use crate::numbers::READER_NS;
 
 /// The median, of what is not empty.
 pub(crate) fn median(mut figures: Vec<u64>) -> Option<u64> {
     let middle = figures.len() / 2;
     (!figures.is_empty()).then(|| *figures.select_nth_unstable(middle).1)
+}
+
+/// For how long it waited for the client to read.
+pub(crate) fn stood_still_ns(tail: &Tail) -> u64 {
+    match tail.reason {
+        TailReason::Window => held_ns(tail).max(tail.window_ns),
+        _ => tail.window_ns,
+    }
+}
+
+/// How much of a request's time its response waited for the client to read, where that is said.
+pub(crate) fn of_client_ns(model: &Model, request: RequestRef<'_>) -> u64 {
+    let tail = model.tails.of(request.socket, request.seq);
+    let said = tail.filter(|tail| stood_still_ns(tail) >= *READER_NS);
+    said.map_or(0, |tail| tail.window_ns.min(request.age_ns()))
 }
 
 /// By the server's port.

@@ -47,6 +47,7 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
             | Verdict::AsEver { .. }
             | Verdict::Notes { .. }
             | Verdict::AwaitsEvents { .. }
+            | Verdict::AwaitsClients { .. }
     ) {
         return;
     }
@@ -217,6 +218,13 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             let verdict = format!(
                 "slow requests waited for something from outside for {percent} % of their time, as \
                  long polls wait for another client"
+            );
+            (Style::Strong, verdict)
+        }
+        (Verdict::AwaitsClients { percent }, ..) => {
+            let verdict = format!(
+                "slow, but not by the server: for {percent} % of the requests' time it waited for \
+                 their clients to read"
             );
             (Style::Strong, verdict)
         }

@@ -108,7 +108,7 @@ fn tone(report: &Report, findings: &[&Finding]) -> &'static str {
         {
             "good"
         }
-        (Verdict::AwaitsEvents { .. } | Verdict::Run, _) => "info",
+        (Verdict::AwaitsEvents { .. } | Verdict::AwaitsClients { .. } | Verdict::Run, _) => "info",
         (verdict, _) if verdict.is_in_notes() => "info",
         // It cannot tell, or not all was seen.
         _ => "unsure",

@@ -33,7 +33,7 @@ static __always_inline u32 take_call_stream(u32 place, u32 number, const struct 
 	stream = &streams[(at - 1) & (STREAMS - 1)];
 	stream->place = place;
 	stream->wrote_ns = 0;
-	stream->room_ns = 0;
+	stream->room.made_ns = 0;
 	stream->goes_on = 0;
 	state = &stream->state;
 	state->id = __sync_fetch_and_add(&next_socket_id, 1) + 1;

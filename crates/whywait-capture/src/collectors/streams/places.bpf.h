@@ -137,8 +137,8 @@ static __always_inline bool has_paused(const struct stream *stream,
 				       const struct followed *connection, u64 bytes, u64 now)
 {
 	u64 wrote_ns = stream->wrote_ns;
-	bool room = bytes < INITIAL_WINDOW ||
-		    (stream->room_ns <= wrote_ns && connection->room_ns <= wrote_ns);
+	bool room = bytes < INITIAL_WINDOW || (stream->room.made_ns <= wrote_ns &&
+					       connection->room.made_ns <= wrote_ns);
 
 	return wrote_ns && now - wrote_ns >= threshold_ns && room;
 }

@@ -49,13 +49,29 @@ struct framer {
 	u8 in_fields; /* the frame has fields, and its type is this; 0: it has none */
 	u8 fields_flags; /* … and these are its flags */
 	u8 fields_begin; /* … and none of it was passed yet */
+	u8 makes_room; /* the frame says for how much more the client has room */
+	u32 room_of; /* … of this stream; 0: of all */
 	u8 head[FRAME_ROOM] __attribute__((aligned(8)));
+};
+
+/*
+ * How much DATA a client has room for, of a stream or of all of a connection. How much at first is
+ * not known where whywait came later, and is not needed: see room.bpf.h.
+ */
+struct room {
+	u64 made_ns; /* the client made some last; 0: never */
+	u64 wrote_ns; /* something was written last */
+	u64 first_ns; /* the client made the first room after something was written, … */
+	u64 from_ns; /* … and that was written then */
+	u32 used; /* so many bytes were written, less those that it made room for since */
+	u32 level; /* what that was at `first_ns` */
+	u8 full; /* … which is what it had come to the time before */
 };
 
 struct followed {
 	u64 cookie; /* of the socket whose streams these are; 0: free */
 	u64 sk; /* its kernel address */
-	u64 room_ns; /* its client had room for more of all streams (WINDOW_UPDATE) */
+	struct room room; /* of its client for all streams (WINDOW_UPDATE) */
 	u64 reader; /* the goroutine that has read the head of a stream, of late; 0: not known */
 	u64 reader_ns; /* … and when */
 	u32 tag; /* no other connection ever has it */
@@ -68,6 +84,7 @@ struct followed {
 	u8 before_accept; /* its first bytes came before the connection was accepted */
 	u8 calls; /* the target is the client, and the streams are what it asks its peer */
 	u8 from_preface; /* it was followed from its first stream on */
+	u8 fills; /* there was an answer that may fill a client's room */
 	u32 exchange_peer; /* … of these, as in an exchange */
 	u32 sent_tid; /* the thread that began the last of these */
 	struct framer framers[2];
@@ -108,7 +125,9 @@ struct notes followed_notes[FOLLOWED] SEC(".bss.notes");
 struct stream {
 	struct socket_state state; /* as of a connection with one request */
 	u64 wrote_ns; /* the server wrote DATA last, or a client has read it; 0: never */
-	u64 room_ns; /* the client had room for more */
+	struct room room; /* of its client for this one */
+	u64 client_ns; /* the answer waited for that, in all, … */
+	u64 client_first_ns; /* … and before it was known to be full for the first time */
 	u32 place; /* of its connection */
 	u8 asked; /* the client has sent all of what it asks */
 	u8 goes_on; /* its answer comes in pieces, and is counted: how long it lasts is no latency */

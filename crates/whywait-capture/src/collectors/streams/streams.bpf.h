@@ -22,6 +22,7 @@
 #include "collectors/streams/fields.bpf.h"
 #include "collectors/streams/memory.bpf.h"
 #include "collectors/streams/places.bpf.h"
+#include "collectors/streams/room.bpf.h"
 #include "collectors/streams/state.bpf.h"
 #include "core/bits.bpf.h"
 
@@ -129,7 +130,8 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 		return 0;
 	connection = followed_at(search.found - 1);
 	connection->sk = sk;
-	connection->room_ns = 0;
+	__builtin_memset(&connection->room, 0, sizeof(connection->room));
+	connection->fills = 0;
 	connection->calls = 0;
 	connection->from_preface = 0;
 	connection->sent_tid = 0;
@@ -180,7 +182,9 @@ __noinline u32 stream_begins(u32 place, u32 number, u32 length, u32 asked, struc
 	stream = &streams[(at - 1) & (STREAMS - 1)];
 	stream->place = place;
 	stream->wrote_ns = 0;
-	stream->room_ns = 0;
+	__builtin_memset(&stream->room, 0, sizeof(stream->room));
+	stream->client_ns = 0;
+	stream->client_first_ns = 0;
 	stream->asked = asked;
 	stream->goes_on = 0;
 	state = &stream->state;
@@ -301,30 +305,43 @@ __noinline int stream_answers(u32 place, u32 number, u32 length, u32 what, struc
 					    writes_to(thread) :
 					    0;
 	}
-	if (data)
+	if (data) {
+		data_is_written(at, length - FRAME_HEAD, now);
 		stream->wrote_ns = now;
+	}
 	if (!ends || !claims_end(at, key))
 		return 0;
 	if (stream->goes_on)
 		stream_went_on(stream, now);
 	else
 		stream_counts(stream, now);
+	if (unlikely(stream->client_ns >= threshold_ns))
+		send_stream_tail(stream, now);
 	free_stream(at, connection);
 	return 0;
 }
 
-/* The client has room for more, of one stream or of all (0). */
+/*
+ * The client has room for more, of one stream or of all (0). For how much is read where it may have
+ * been full.
+ */
 static __noinline int room_is_made(struct followed *connection, u32 number, u64 now)
 {
+	struct framer *framer = &connection->framers[OF_CLIENT];
 	u32 at;
 
+	if (unlikely(connection->fills && !connection->calls)) {
+		framer->makes_room = 1;
+		framer->room_of = number;
+		return 0;
+	}
 	if (!number) {
-		connection->room_ns = now;
+		connection->room.made_ns = now;
 		return 0;
 	}
 	at = find_stream(STREAM_KEY(connection, number));
 	if (at)
-		streams[(at - 1) & (STREAMS - 1)].room_ns = now;
+		streams[(at - 1) & (STREAMS - 1)].room.made_ns = now;
 	return 0;
 }
 
@@ -357,6 +374,12 @@ static __always_inline void frame_answers(const struct followed *connection, u32
 		call_stream_answers(place, number, length, what, thread);
 	else
 		stream_answers(place, number, length, what, thread);
+}
+
+/* Whether what is in the frame that has begun is to be looked at. */
+static __always_inline bool wants_payload(const struct framer *framer)
+{
+	return unlikely(framer->makes_room) || wants_fields(framer);
 }
 
 /* Whose bytes are gone through. */
@@ -465,6 +488,8 @@ static __always_inline void pass_over(const struct walk *walk, struct framer *fr
 		bytes = piece_of_fields(bytes);
 		send_fields(walk->place, bytes);
 	}
+	if (unlikely(framer->makes_room))
+		read_room(walk->place, bytes);
 	left->at += bytes;
 	left->piece -= bytes;
 	left->bytes -= bytes;
@@ -517,7 +542,7 @@ static long next_frame(u32 step, struct walk *walk)
 	frame_begins(walk, framer);
 	if (unlikely(framer->lost))
 		return 1;
-	if (framer->skip < left->bytes || (wants_fields(framer) && left->bytes))
+	if (framer->skip < left->bytes || (wants_payload(framer) && left->bytes))
 		return 0;
 	pass_frame(framer, walk->place, left->bytes, walk->thread);
 	left->bytes = 0;
@@ -667,6 +692,7 @@ static __always_inline bool pass_unseen(struct framer *framer, u32 place, u32 by
 		return false;
 	if (wants_fields(framer) && bytes)
 		framer->fields++; /* one is missing */
+	framer->makes_room = 0;
 	pass_frame(framer, place, bytes, thread);
 	return true;
 }
@@ -801,7 +827,7 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 			framer->lost = !pass_unseen(framer, walk.place, first - framer->at, thread);
 	}
 	if (!framer->lost &&
-	    (wants_fields(framer) || !pass_unseen(framer, walk.place, left->bytes, thread))) {
+	    (wants_payload(framer) || !pass_unseen(framer, walk.place, left->bytes, thread))) {
 		for (int pass = 0; pass < 2; pass++) {
 			go_through(&walk, framer);
 			if (likely(!framer->tries))

@@ -159,8 +159,8 @@ static __always_inline void tail_met(struct socket_state *socket, u64 now, struc
 		end->sent_ns = KERNEL_READ(struct tcp_sock, sk, rack.mstamp) * MICROSECOND_NS;
 }
 
-static __noinline int send_tail(const struct socket_state *socket, const struct tail_end *end,
-				u64 now)
+/* A record of a response that met nothing so far; NULL: there is no room for one. */
+static __always_inline struct tail_record *tail_of(const struct socket_state *socket, u64 now)
 {
 	struct sock *sk = sk_of(socket);
 	struct tail_record *record;
@@ -174,32 +174,41 @@ static __noinline int send_tail(const struct socket_state *socket, const struct 
 		COUNT(lost_ring_full);
 		return 0;
 	}
+	__builtin_memset(record, 0, sizeof(*record));
 	record->type = RECORD_TAIL;
 	record->seq = socket->seq;
 	record->socket = socket->id;
 	record->written_ns = socket->last_send_ns;
-	record->sent_ns = end->sent_ns;
 	record->latency_ns = socket->timing == UNTIMED ? 0 :
 							 socket->last_send_ns - socket->ready_ns;
 	record->bytes_out = socket->bytes_out;
+	record->tgid = socket->tgid;
+	record->tid = socket->send_tid;
+	record->local_port = socket->local_port;
+	record->family = socket->family;
+	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	read_peer(record->peer, sk, socket->family);
+	return record;
+}
+
+static __noinline int send_tail(const struct socket_state *socket, const struct tail_end *end,
+				u64 now)
+{
+	struct tail_record *record = tail_of(socket, now);
+
+	if (!record)
+		return 0;
+	record->sent_ns = end->sent_ns;
 	record->window_ns = end->window_ns;
 	record->buffer_ns = end->buffer_ns;
 	record->buffer_bytes = end->buffer_bytes;
 	record->room_bytes = end->room_bytes;
 	record->buffer_set = end->buffer_set;
-	__builtin_memset(record->pad, 0, sizeof(record->pad));
 	record->bytes = socket->held ? socket->held_bytes : 0;
-	record->tgid = socket->tgid;
-	record->tid = socket->send_tid;
 	record->retransmits = end->retransmits;
 	record->timeouts = end->retransmits ? socket->timeouts : 0;
-	record->local_port = socket->local_port;
-	record->family = socket->family;
 	record->reason = end->reason;
 	record->unacknowledged = end->unacknowledged;
-	__builtin_memset(record->peer, 0, sizeof(record->peer));
-	record->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
-	read_peer(record->peer, sk, socket->family);
 	submit(record);
 	return 0;
 }

@@ -4,23 +4,23 @@
 //! shows it.
 //!
 //! **Evidence.** How long the peer's window was closed while something was to be sent, as the
-//! kernel counts it for each connection; and responses of which the end could not be sent when it
-//! was written, because the peer had no room.
+//! kernel counts it for each connection; responses of which the end could not be sent when it was
+//! written, because the peer had no room; and answers of HTTP/2 that had filled the room their
+//! client allows, and went on as soon as it made more.
 //!
 //! **Cost.** None that a change of the server saves.
 //!
 //! **Guards.** [`READER_NS`] for a response.
 
-use whywait_events::{Tail, TailReason};
+use whywait_events::Tail;
 use whywait_model::Model;
-use whywait_model::requests::tails::held_ns;
 use whywait_words::{count, counted, duration};
 
 use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{KEPT, READER_NS};
-use crate::shared::tails::{by_port, clients, median, of_all, peers};
+use crate::shared::tails::{by_port, clients, median, of_all, peers, stood_still_ns};
 use crate::shared::threads::named;
 
 /// What it is.
@@ -50,14 +50,6 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     .into_iter()
     .filter_map(|(port, tails)| finding(model, port, &tails))
     .collect()
-}
-
-/// For how long it waited for the client to read.
-fn stood_still_ns(tail: &Tail) -> u64 {
-    match tail.reason {
-        TailReason::Window => held_ns(tail).max(tail.window_ns),
-        _ => tail.window_ns,
-    }
 }
 
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
