@@ -217,9 +217,10 @@ fn sleeper(
         lr: record.lr,
     };
     let thread = (record.sleep.tgid, record.sleep.tid);
+    let kept = Some(record.kept);
     let (user_stack, _) = shared
         .output
-        .stack_of_sleeper(thread, registers, None, stack)?;
+        .stack_of_sleeper(thread, registers, kept, stack)?;
     let kernel_stack = shared.output.kernel_stack(kernel_addresses(
         &record.kernel_stack,
         record.kernel_stack_len,

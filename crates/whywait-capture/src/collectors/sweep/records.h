@@ -11,6 +11,7 @@ struct sleeper_record {
 	u32 stack_len;
 	struct sleep sleep;
 	u64 ip, sp, bp, lr;
+	u64 kept[2]; /* registers in which interpreters have their frame and instruction */
 	u64 now_ns;
 	u32 pad;
 	s32 kernel_stack_len;

@@ -174,6 +174,8 @@ int sweep(struct bpf_iter__task *ctx)
 	record->sp = sp = PT_REGS_SP(regs);
 	record->bp = PT_REGS_FP(regs);
 	record->lr = LINK_REGISTER(regs);
+	record->kept[0] = KEPT_REGISTER(regs);
+	record->kept[1] = OTHER_KEPT_REGISTER(regs);
 	record->now_ns = now;
 	record->pad = 0;
 	record->kernel_stack_len =
