@@ -88,6 +88,8 @@ pub(crate) struct PhpImage {
     pub(crate) globals: Option<u64>,
     /// `module_registry`.
     pub(crate) modules: u64,
+    /// `sapi_module`.
+    pub(crate) runs_as: Option<u64>,
     /// `execute_ex` and the parts that the compiler split off.
     pub(crate) execute: Vec<Range<u64>>,
 }
@@ -396,6 +398,7 @@ impl Modules {
                 b"ruby_vm_at_exit" => ruby.at_exit = Some(address),
                 b"executor_globals" => php.globals = Some(address),
                 b"module_registry" => php.modules = address,
+                b"sapi_module" => php.runs_as = Some(address),
                 b"runtime.text" => runtime_text = Some(address),
                 _ if name.starts_with(b"_PyEval_EvalFrameDefault")
                     && python.eval.len() < MAX_OF_A_KIND

@@ -195,6 +195,11 @@ impl CodePlaces {
         self.0.insert(begin, (begin.saturating_add(bytes), object));
     }
 
+    /// Of how many it is known.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Where the code with an instruction, or with the last one before it, begins, and the code
     /// object that had it when it was seen.
     pub(crate) fn at(&self, instruction: u64) -> Option<(u64, u64)> {

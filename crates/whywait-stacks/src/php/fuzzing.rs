@@ -7,5 +7,10 @@ use crate::fuzzing::{in_own_process, worsen};
 pub(crate) fn read(bytes: &[u8]) {
     let mut made = MadeUpPhp::new();
     worsen(&mut made.memory, bytes);
-    let _ = in_own_process(|process| made.read(process));
+    in_own_process(|process| {
+        let _ = made.read(process);
+        for function in [made.function, made.now, made.before] {
+            made.not_met(process, function);
+        }
+    });
 }

@@ -7,6 +7,7 @@
 //!
 //! The version is that of the interface for modules, which the first module states.
 
+mod declared;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 #[cfg(any(test, fuzzing))]
@@ -16,10 +17,11 @@ mod tables;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use whywait_events::ModuleKind;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Charge};
 use crate::elf::{u32_at, u64_at};
 use crate::interpreter::{
     CodeNames, CodePlace, CodePlaces, FoundInterpreter, Interpreter, LoopCalls, RawFrame, frame_at,
@@ -28,13 +30,16 @@ use crate::loss::{Language, Unread};
 use crate::modules::{Image, Modules};
 use crate::perf_map::own_id;
 use crate::process::{Process, object, word};
+use declared::declared;
 use tables::LAYOUTS;
 
 /// Offsets and sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PhpLayout {
-    /// `zend_executor_globals`: the innermost frame.
+    /// `zend_executor_globals`: the innermost frame, and the tables of functions and classes.
     current: u64,
+    functions: u64,
+    classes: u64,
     /// `zend_execute_data`: a frame.
     instruction: u64,
     function: u64,
@@ -42,6 +47,7 @@ pub(super) struct PhpLayout {
     previous: u64,
     /// `zend_function`, and what one in PHP has besides.
     kind: u64,
+    flags: u64,
     name: u64,
     class: u64,
     code: u64,
@@ -53,18 +59,30 @@ pub(super) struct PhpLayout {
     line: u64,
     /// `zend_class_entry`.
     class_name: u64,
+    class_flags: u64,
+    class_functions: u64,
     /// `zend_string`.
     string_length: u64,
     string_bytes: u64,
-    /// `zend_array`, of modules.
+    /// `zend_array`, and its entries.
     table_items: u64,
     table_used: u64,
+    table_size: u64,
+    item_bytes: u64,
     item_value: u64,
+    item_type: u64,
     /// `zend_module_entry`.
     module_version: u64,
     module_zts: u64,
     /// Of a frame that C has called: the flag.
     top: u32,
+    /// The type of an entry with an address.
+    pointer: u8,
+    /// Flags of functions and classes: nobody writes to it, a trait's method that a class has, and
+    /// a trait.
+    immutable: u32,
+    of_trait: u32,
+    is_trait: u32,
 }
 
 /// The engine in a process.
@@ -73,12 +91,49 @@ pub(crate) struct Php {
     layout: PhpLayout,
     /// Address of `executor_globals`.
     globals: u64,
+    /// It runs one script and ends.
+    runs_one: bool,
     /// The thread that runs scripts, in the process's own pid namespace.
     thread: u32,
     functions: HashMap<[u64; 4], Arc<CodeNames>>,
     places: CodePlaces,
+    /// For places of functions that were not met.
+    places_charge: Charge,
+    next_look: NextLook,
     budget: Budget,
 }
+
+/// When the functions that are declared may be looked through.
+#[derive(Debug, Default)]
+struct NextLook {
+    /// `None`: now.
+    at: Option<Instant>,
+    /// So many looks in a row found nothing new.
+    in_vain: u32,
+}
+
+impl NextLook {
+    fn is_due(&self) -> bool {
+        self.at.is_none_or(|at| Instant::now() >= at)
+    }
+
+    fn put_off(&mut self, took: Duration, found: bool) {
+        self.in_vain = if found {
+            0
+        } else {
+            (self.in_vain + 1).min(MOST_DOUBLED)
+        };
+        self.at = Some(Instant::now() + took * LOOKING_SHARE * (1 << self.in_vain));
+    }
+}
+
+/// All that is declared is looked through in at most one in so many parts of the time…
+const LOOKING_SHARE: u32 = 100;
+/// … and half as often after each look that found nothing new, down to once in some minutes: code
+/// outside of any function is in no table, and a process may wait there again and again.
+const MOST_DOUBLED: u32 = 12;
+/// What a place takes.
+const PLACE: usize = 2 * size_of::<(u64, (u64, u64))>();
 
 /// Beginnings of the names of files that may have the engine.
 const FILES: &[&[u8]] = &[b"php", b"libphp"];
@@ -101,6 +156,8 @@ const STRING: u32 = 6;
 const TYPE: u32 = 0xf;
 /// Kinds of classes.
 const CLASSES: [u8; 2] = [1, 2];
+/// The name of what runs one script (`sapi_module_struct.name`).
+const RUNS_ONE: &[u8] = b"cli\0";
 /// What runs outside of any function, as PHP's own traces call it.
 const MAIN: &str = "{main}";
 
@@ -152,6 +209,30 @@ impl Php {
     }
 }
 
+impl Php {
+    /// Learns where the code of all functions is that the process has declared, unless that was
+    /// done a moment ago. Whether there was a new one.
+    fn know_declared(&mut self, process: &mut Process) -> bool {
+        if !self.next_look.is_due() {
+            return false;
+        }
+        let begun = Instant::now();
+        let mut found = false;
+        for one in declared(&self.layout, process, self.globals, self.runs_one) {
+            if self.places.at(one.begin) == Some((one.begin, one.function)) {
+                continue;
+            }
+            if self.places.len() >= MAX_FUNCTIONS || !self.places_charge.grow(PLACE) {
+                break;
+            }
+            self.places.add(one.begin, one.bytes, one.function);
+            found = true;
+        }
+        self.next_look.put_off(begun.elapsed(), found);
+        found
+    }
+}
+
 impl Interpreter for Php {
     const KIND: ModuleKind = ModuleKind::Php;
     const LANGUAGE: Language = Language::Php;
@@ -169,6 +250,10 @@ impl Interpreter for Php {
         let Some(globals) = php.globals.map(address) else {
             return FoundInterpreter::Unknown;
         };
+        let runs_one = php
+            .runs_as
+            .and_then(|runs_as| word(process, address(runs_as)))
+            .is_some_and(|name| process.read_up_to(name, RUNS_ONE.len()) == RUNS_ONE);
         let layouts = LAYOUTS.iter().filter(|(version, layout)| {
             layout.is_of(process, address(php.modules), *version) == Some(true)
         });
@@ -181,9 +266,12 @@ impl Interpreter for Php {
             (Some(layout), Some(thread)) => FoundInterpreter::Yes(Self {
                 layout,
                 globals,
+                runs_one,
                 thread,
                 functions: HashMap::new(),
                 places: CodePlaces::default(),
+                places_charge: modules.budget.nothing(),
+                next_look: NextLook::default(),
                 budget: modules.budget.clone(),
             }),
             _ if begins => FoundInterpreter::NotYet,
@@ -278,6 +366,7 @@ impl Interpreter for Php {
         if self.functions.len() >= MAX_FUNCTIONS || self.budget.is_short() {
             self.functions = HashMap::new();
             self.places = CodePlaces::default();
+            self.places_charge = self.budget.nothing();
         }
         let name = self.name(process, name, class)?;
         let mut place = CodePlace::default();
@@ -313,10 +402,13 @@ impl Interpreter for Php {
         process: &mut Process,
         [address, instruction]: [u64; 2],
     ) -> Option<(RawFrame, Arc<CodeNames>)> {
-        let function = self.layout.function;
-        frame_at(self, process, (address, instruction), function, |it| {
-            &it.places
-        })
+        let (place, function) = ((address, instruction), self.layout.function);
+        let places: fn(&Self) -> &CodePlaces = |php| &php.places;
+        let known = frame_at(self, process, place, function, places);
+        if known.is_some() || !self.know_declared(process) {
+            return known;
+        }
+        frame_at(self, process, place, function, places)
     }
 }
 
@@ -372,6 +464,7 @@ mod tests {
         let mut taken = 0;
         for _ in 0..5_000 {
             made.memory.damage(&original, &mut random);
+            made.not_met(process, made.before);
             if let Ok(found) = made.read(process) {
                 taken += 1;
                 let length = |(name, _): &(String, u32)| name.len();
