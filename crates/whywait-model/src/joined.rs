@@ -10,6 +10,7 @@ use whywait_words::{KEPT_NAME_BYTES, program_name};
 
 use crate::calls::Calls;
 use crate::input::Input;
+use crate::maps::HashSet;
 use crate::pools::{self, EpollPool};
 use crate::recorded::Recorded;
 use crate::requests::kept::KeptRequests;
@@ -17,6 +18,7 @@ use crate::rings::{self, RingState, Workers};
 use crate::roles::{Role, SameProgram, without_numbers};
 use crate::stops::Stopped;
 use crate::timeline::{self, Thread};
+use crate::waits::monitors;
 use crate::waits::objects::WaitObjects;
 
 /// What was recorded, with the rows put together that are about the same thing.
@@ -45,6 +47,8 @@ pub struct Joined {
     pub(crate) calls: Calls,
     /// Which processes run the same program.
     programs: SameProgram,
+    /// Threads with which a runtime looks after the others.
+    monitors: HashSet<u32>,
     /// When processes were stopped from outside, merged and in order.
     pub(crate) stop_spans: Vec<(Ns, Ns)>,
 }
@@ -99,6 +103,7 @@ impl Joined {
             end_ns,
             alive_until_ns: timeline::alive_until(&threads, end_ns),
             programs: SameProgram::of(&threads, &recorded.stacks),
+            monitors: monitors::among(threads.values(), &recorded.stacks),
             stop_spans: recorded.stops.spans(&threads),
             workers: rings::workers(&input.threads),
             rings: input.rings.states,
@@ -115,6 +120,12 @@ impl Joined {
     pub fn acceptors(&self, tgid: u32, fd: i32) -> impl Iterator<Item = &Thread> {
         let tids = self.acceptors.get(&(tgid, fd)).into_iter().flatten();
         tids.filter_map(|tid| self.threads.get(tid))
+    }
+
+    /// Whether a thread is one with which a runtime looks after the others: whom it wakes did not
+    /// wait for it.
+    pub(crate) fn is_monitor(&self, tid: u32) -> bool {
+        self.monitors.contains(&tid)
     }
 
     /// The threads of a process, by id.

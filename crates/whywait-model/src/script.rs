@@ -796,6 +796,12 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It is a stream of HTTP/2.
+    pub fn stream(mut self) -> Self {
+        self.request.kind = WorkKind::Http2;
+        self
+    }
+
     /// It is a job that this thread handed on.
     pub fn handed(mut self, by: u32) -> Self {
         self.request.kind = WorkKind::HandedJob;

@@ -1,3 +1,4 @@
+use whywait_events::Tail;
 use whywait_model::script::Script;
 
 use super::*;
@@ -145,6 +146,51 @@ fn what_is_sent_for_long_after_a_quick_beginning_is_not_slow() {
     let request = script.request(1).epoll(1).ready(0).read(0, 1);
     request.begins_to_answer(1).answered(3000, 1);
     assert_eq!(alone(&script), Verdict::NothingWrong);
+}
+
+/// Ten requests of which the server sleeps in a send for 300 ms of 310, with clients that had no
+/// room for so long.
+fn clients_without_room(for_ms: u64) -> Script {
+    const SENDTO: u32 = 44;
+    let mut script = Script::new();
+    script.thread(1, "worker").ends(5000);
+    let send = script.stack(&["start_thread", "serve", "send"]);
+    for at in (0..10).map(|n| n * 400) {
+        let wait = script.wait(1, SENDTO, at + 5, at + 305);
+        wait.stack(send).by_softirq().done();
+        script
+            .request(at + 1)
+            .ready(at)
+            .read(at, 1)
+            .answered(at + 310, 1);
+        script.tail(&Tail {
+            socket: at + 1,
+            seq: 1,
+            tgid: 1,
+            tid: 1,
+            local_port: 80,
+            window_ns: for_ms * 1_000_000,
+            ..Tail::default()
+        });
+    }
+    script
+}
+
+#[test]
+fn clients_that_do_not_read_are_no_fault_of_the_servers() {
+    let of = |for_ms: u64| {
+        let model = clients_without_room(for_ms).model();
+        let facts = Facts::of(&model);
+        let findings = crate::find(&facts);
+        let codes: Vec<&str> = findings.iter().map(|finding| finding.code.name()).collect();
+        (verdict(&facts, &findings), codes.join(" "))
+    };
+    let (said, codes) = of(300);
+    assert_eq!(said, Verdict::AwaitsClients { percent: 97 });
+    assert_eq!(codes, "slow-reader", "one finding about the same waits");
+    let (said, codes) = of(100);
+    assert!(!matches!(said, Verdict::AwaitsClients { .. }), "{said:?}");
+    assert!(codes.contains("slow-path-wait"), "{codes}");
 }
 
 #[test]

@@ -83,11 +83,16 @@ impl<'m> Sleeps<'m> {
     /// What is known of a wait.
     pub(super) fn sleep(&self, wait: &'m Wait) -> Sleep<'m> {
         let model = self.model;
+        let woken_by = waker(model, wait);
         Sleep {
             wait,
             kind: model.kind_of(wait),
             part: part_of(model, wait),
-            waker: waker(model, wait),
+            waker: if model.is_monitor(woken_by) {
+                0
+            } else {
+                woken_by
+            },
             is_lock: model.is_lock_wait(wait),
             timed_out: timed_out(model, wait),
             client: descriptor(wait)

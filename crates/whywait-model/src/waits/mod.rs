@@ -5,6 +5,7 @@ pub(crate) mod handover;
 pub(crate) mod kind;
 pub(crate) mod locks;
 pub(crate) mod meaning;
+pub(crate) mod monitors;
 pub(crate) mod objects;
 pub(crate) mod sleeps;
 pub(crate) mod system_call;

@@ -305,6 +305,33 @@ fn with_a_helper_that_sleeps(asleep_ms: u64, timed_out: bool) -> Vec<(u32, &'sta
         .collect()
 }
 
+/// The steps of a request of thread 1's, which waits for thread 2 from 10 ms on. Thread 2 sleeps in
+/// this function until just before it wakes thread 1.
+fn woken_from(function: &str) -> Vec<(u32, &'static str, u64)> {
+    let mut script = Script::new();
+    script.thread(1, "t").thread(2, "t");
+    let asleep = script.stack(&[function, "runtime.usleep"]);
+    script.wait(1, FUTEX, 10, 100).word(64).by(2).done();
+    script.wait(2, NANOSLEEP, 5, 99).stack(asleep).done();
+    script.request(1).ready(0).read(0, 1).answered(101, 1);
+    let model = script.ends(200).model();
+    let steps = first(&model).path().steps;
+    steps
+        .iter()
+        .map(|step| (step.tid, step.state, step.ns() / MS))
+        .collect()
+}
+
+#[test]
+fn who_is_woken_by_gos_monitor_has_not_waited_for_its_sleep() {
+    let others = woken_from("main.tries");
+    assert!(others.contains(&(2, "timer", 89)), "{others:?}");
+    assert_eq!(
+        woken_from("runtime.sysmon"),
+        [(1, "on-cpu", 10), (1, "thread", 90), (1, "on-cpu", 1)]
+    );
+}
+
 #[test]
 fn work_of_its_own_says_more_than_a_helpers_timer() {
     // 91 ms of work, while the helper slept for 100 ms: the helper would have had it wait at

@@ -223,8 +223,8 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
         }
         (Verdict::AwaitsClients { percent }, ..) => {
             let verdict = format!(
-                "slow, but not by the server: for {percent} % of the requests' time it waited for \
-                 their clients to read"
+                "slow, but not by the server: for {percent} % of the requests' time their clients \
+                 had no room for more of the responses"
             );
             (Style::Strong, verdict)
         }

@@ -433,6 +433,11 @@ fn the_first_line_is_the_answer() {
             reports::awaits_events(),
             "slow requests waited for something from outside for 97 % of their time, as long polls",
         ),
+        (
+            reports::awaits_clients(),
+            "slow, but not by the server: for 92 % of the requests' time their clients had no room \
+             for more of the responses",
+        ),
         (reports::stopped(), "the target was stopped (by a signal, "),
         (
             reports::incomplete(),

@@ -424,6 +424,13 @@ pub(crate) fn awaits_events() -> Report {
     report
 }
 
+/// A server whose clients do not read.
+pub(crate) fn awaits_clients() -> Report {
+    let mut report = no_cpu();
+    report.verdict = Verdict::AwaitsClients { percent: 92 };
+    report
+}
+
 /// A server that somebody stopped.
 pub(crate) fn stopped() -> Report {
     let mut report = no_cpu();

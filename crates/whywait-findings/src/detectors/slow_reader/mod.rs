@@ -12,7 +12,9 @@
 //!
 //! **Guards.** [`READER_NS`] for a response.
 
-use whywait_events::Tail;
+use std::collections::BTreeSet;
+
+use whywait_events::{Tail, WorkKind};
 use whywait_model::Model;
 use whywait_words::{count, counted, duration};
 
@@ -55,13 +57,18 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
     let each: Vec<u64> = tails.iter().map(|tail| stood_still_ns(tail)).collect();
     let median_ns = median(each)?;
+    let by_streams = are_of_streams(model, tails);
     let title = format!(
-        "{}{}{} waited for their clients to read, for {} (median): these had no room for more",
+        "{}{}{} waited for their clients to {}, for {} (median): these had no room for more",
         counted(tails.len(), "response"),
         of_all(model.requests_count()),
         match port {
             0 => String::new(),
             port => format!(" on port {port}"),
+        },
+        match by_streams {
+            true => "make room (HTTP/2)",
+            false => "read",
         },
         duration(median_ns),
     );
@@ -92,12 +99,27 @@ fn finding(model: &Model, port: u16, tails: &[&Tail]) -> Option<Finding> {
             .about("peers", addresses)
             .evidence([Evidence::of_ns(stood_still_ns(longest), text)])
             .evidence(clients(tails).map(Evidence::new))
-            .fix(
-                "nothing of the server's is wrong; let a slow client keep no thread (a proxy in \
-                 front that buffers, writes that do not block), and set a limit to how long it may \
-                 take (send_timeout in nginx, SO_SNDTIMEO)",
-            ),
+            .fix(match by_streams {
+                true => {
+                    "nothing of the server's is wrong; a client that reads as fast as it can, or \
+                     is far away, is to allow more at a time (the initial window of HTTP/2: 65,535 \
+                     bytes unless it says otherwise)"
+                }
+                false => {
+                    "nothing of the server's is wrong; let a slow client keep no thread (a proxy \
+                     in front that buffers, writes that do not block), and set a limit to how long \
+                     it may take (send_timeout in nginx, SO_SNDTIMEO)"
+                }
+            }),
     )
+}
+
+/// Whether all are of streams of HTTP/2: of these the client says how much it allows.
+fn are_of_streams(model: &Model, tails: &[&Tail]) -> bool {
+    let requests = model.requests();
+    let streams = requests.filter(|request| request.kind == WorkKind::Http2);
+    let streams: BTreeSet<u64> = streams.map(|request| request.socket).collect();
+    tails.iter().all(|tail| streams.contains(&tail.socket))
 }
 
 #[cfg(test)]

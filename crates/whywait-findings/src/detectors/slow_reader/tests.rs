@@ -1,3 +1,4 @@
+use whywait_events::TailReason;
 use whywait_model::script::Script;
 
 use super::*;
@@ -58,4 +59,25 @@ fn what_the_server_waited_for_while_it_wrote_counts() {
 fn other_reasons_and_moments_are_none() {
     assert_eq!(findings(&tail(TailReason::Nagle, 700, 0)), []);
     assert_eq!(findings(&tail(TailReason::Window, 20, 20)), []);
+}
+
+#[test]
+fn of_streams_the_client_says_how_much_it_allows() {
+    let mut script = Script::new();
+    script.thread(1, "worker");
+    script
+        .request(1)
+        .stream()
+        .ready(10)
+        .read(10, 1)
+        .answered(311, 1);
+    script.tail(&tail(TailReason::None, 0, 300)).ends(2_000);
+    let found = detect(&Facts::of(&script.model()));
+    assert_eq!(
+        found[0].title,
+        "1 response of 1 on port 80 waited for their clients to make room (HTTP/2), for 300 ms \
+         (median): these had no room for more"
+    );
+    let help = &found[0].fix;
+    assert!(help.contains("initial window"), "{help}");
 }
