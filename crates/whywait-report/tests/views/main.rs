@@ -435,8 +435,7 @@ fn the_first_line_is_the_answer() {
         ),
         (
             reports::awaits_clients(),
-            "slow, but not by the server: for 92 % of the requests' time their clients had no room \
-             for more of the responses",
+            "slow, but not by the server: for 92 % of the requests' time their clients had no room",
         ),
         (reports::stopped(), "the target was stopped (by a signal, "),
         (
