@@ -15,7 +15,7 @@ const http = require('http');
 const http2 = require('http2');
 
 const CONNECTIONS = 4, STREAMS = 8, SINGLE = 8, SLOW_MS = 300, QUICK_MS = 10, LASTS_MS = 2000;
-const COMPUTES_MS = 100, ROW = 12;
+const COMPUTES_MS = 100, ROW = 12, LONG = 512 << 10;
 
 function computeReport(ms) {
   const end = performance.now() + ms;
@@ -41,6 +41,7 @@ function serve(protocol) {
   const answer = (request, response) => {
     request.resume();
     request.on('end', () => {
+      if (request.url === '/long') return response.end(Buffer.alloc(LONG));
       work(protocol, request.url === '/slow', () => response.end('done\n'));
     });
   };

@@ -52,7 +52,8 @@ def request(protocol, stream, path):
 
 
 class Connection:
-    def __init__(self, address, protocol):
+    def __init__(self, address, protocol, room=MOST):
+        """`room`: for so much of each stream."""
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=client.DEADLINE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -61,7 +62,7 @@ class Connection:
         self.socket.setblocking(False)
         self.protocol = protocol
         self.last, self.open, self.received = -1, {}, b""
-        window = struct.pack("!HI", INITIAL_WINDOW_SIZE, MOST)
+        window = struct.pack("!HI", INITIAL_WINDOW_SIZE, room)
         room = struct.pack("!I", MOST - 65535)
         self.socket.sendall(
             PREFACE + frame(SETTINGS, 0, 0, window) + frame(WINDOW_UPDATE, 0, 0, room)
@@ -72,6 +73,9 @@ class Connection:
         client.sent_ms(self.socket)
         self.socket.sendall(request(self.protocol, self.last, path))
         self.open[self.last] = client.sent_ms(self.socket)
+
+    def came(self, stream, size):
+        """So much of an answer has come."""
 
     def take(self):
         """What the streams took that ended with what has come."""
@@ -95,6 +99,8 @@ class Connection:
                 sys.exit(f"streams: the server sent a frame of type {kind}: {payload}")
             if kind in (SETTINGS, PING) and not flags & ACK:
                 self.socket.sendall(frame(kind, ACK, 0, payload if kind == PING else b""))
+            if kind == DATA:
+                self.came(stream, length)
             if kind in (DATA, HEADERS) and flags & END_STREAM:
                 took.append(received_ms - self.open.pop(stream))
         return took

@@ -7,6 +7,8 @@
 // PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock each request
 // takes 10 ms with a lock held, and with h2c-unlocked without it.
 //
+// Asked for /long, h2c sends 512 KiB at once, and for /bit-by-bit with a pause after each 64.
+//
 // One request in ten takes 300 ms, the others 10 ms. With h2 and h2c, four connections have eight
 // of them at once each; with HTTP/1.1, eight connections have one. There, one client sends its
 // request's body in pieces, one is sent its answer in pieces, and one both.
@@ -42,6 +44,7 @@ const (
 	quick       = 10 * time.Millisecond
 	piece       = 20 * time.Millisecond
 	pieces      = 3
+	long        = 512 << 10
 	lasts       = 2 * time.Second
 )
 
@@ -113,6 +116,16 @@ func answer(response http.ResponseWriter, request *http.Request) {
 		time.Sleep(slow)
 	case "/quick":
 		time.Sleep(quick)
+	case "/long":
+		response.Write(make([]byte, long))
+		return
+	case "/bit-by-bit":
+		for sent := 0; sent < long; sent += long / 8 {
+			response.Write(make([]byte, long/8))
+			http.NewResponseController(response).Flush()
+			time.Sleep(piece)
+		}
+		return
 	case "/pieces":
 		for sent := 0; sent < pieces; sent++ {
 			response.Write(make([]byte, 1000))
