@@ -24,10 +24,14 @@ pub(crate) fn stood_still_ns(tail: &Tail) -> u64 {
 }
 
 /// How much of a request's time its response waited for the client to read, where that is said.
+/// The client may have had no room after all was written, too, which is none of that time.
 pub(crate) fn of_client_ns(model: &Model, request: RequestRef<'_>) -> u64 {
     let tail = model.tails.of(request.socket, request.seq);
-    let said = tail.filter(|tail| stood_still_ns(tail) >= *READER_NS);
-    said.map_or(0, |tail| tail.window_ns.min(request.age_ns()))
+    let before_ns = tail.map_or(0, |tail| tail.window_ns.saturating_sub(held_ns(tail)));
+    match before_ns >= *READER_NS {
+        true => before_ns.min(request.age_ns()),
+        false => 0,
+    }
 }
 
 /// By the server's port.

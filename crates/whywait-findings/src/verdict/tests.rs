@@ -1,4 +1,4 @@
-use whywait_events::Tail;
+use whywait_events::{Tail, TailReason};
 use whywait_model::script::Script;
 
 use super::*;
@@ -149,8 +149,8 @@ fn what_is_sent_for_long_after_a_quick_beginning_is_not_slow() {
 }
 
 /// Ten requests of which the server sleeps in a send for 300 ms of 310, with clients that had no
-/// room for so long.
-fn clients_without_room(for_ms: u64) -> Script {
+/// room for so long, of that so long after all was written.
+fn clients_without_room(for_ms: u64, afterwards_ms: u64) -> Script {
     const SENDTO: u32 = 44;
     let mut script = Script::new();
     script.thread(1, "worker").ends(5000);
@@ -169,6 +169,9 @@ fn clients_without_room(for_ms: u64) -> Script {
             tgid: 1,
             tid: 1,
             local_port: 80,
+            written_ns: (at + 310) * 1_000_000,
+            sent_ns: (at + 310 + afterwards_ms) * 1_000_000,
+            reason: TailReason::Window,
             window_ns: for_ms * 1_000_000,
             ..Tail::default()
         });
@@ -178,19 +181,21 @@ fn clients_without_room(for_ms: u64) -> Script {
 
 #[test]
 fn clients_that_do_not_read_are_no_fault_of_the_servers() {
-    let of = |for_ms: u64| {
-        let model = clients_without_room(for_ms).model();
+    let of = |for_ms: u64, afterwards_ms: u64| {
+        let model = clients_without_room(for_ms, afterwards_ms).model();
         let facts = Facts::of(&model);
         let findings = crate::find(&facts);
         let codes: Vec<&str> = findings.iter().map(|finding| finding.code.name()).collect();
         (verdict(&facts, &findings), codes.join(" "))
     };
-    let (said, codes) = of(300);
+    let (said, codes) = of(310, 10);
     assert_eq!(said, Verdict::AwaitsClients { percent: 97 });
     assert_eq!(codes, "slow-reader", "one finding about the same waits");
-    let (said, codes) = of(100);
-    assert!(!matches!(said, Verdict::AwaitsClients { .. }), "{said:?}");
-    assert!(codes.contains("slow-path-wait"), "{codes}");
+    for (for_ms, afterwards_ms) in [(100, 0), (300, 290)] {
+        let (said, codes) = of(for_ms, afterwards_ms);
+        assert!(!matches!(said, Verdict::AwaitsClients { .. }), "{said:?}");
+        assert!(codes.contains("slow-path-wait"), "{codes}");
+    }
 }
 
 #[test]
