@@ -12,10 +12,11 @@ use crate::common::{self, Running};
 
 /// A server, and a client that is a process of its own: what they say to each other is argument 1.
 /// `C bytes`: the client sends; `r`: the server reads what is there, or at most so many bytes;
-/// `w`: the server writes something, or these bytes, each with so many zeros (`~`); `v`: it writes from several pieces of memory
-/// at once; `p`: a pause of 3 ms. `+`: one at once after the other; the client then takes what it
-/// was sent. The connection may be older than the recording (argument 2: `old`). Argument 3,
-/// `calls`: it is the one who is recorded who connects, and `C` is what its peer sends.
+/// `w`: the server writes something, or these bytes, each with so many zeros (`~`); `v`: it writes
+/// from several pieces of memory at once; `p`: a pause of 3 ms. `+`: one at once after the other;
+/// the client then takes what it was sent. The connection may be older than the recording
+/// (argument 2: `old`). Argument 3, `calls`: it is the one who is recorded who connects, and `C` is
+/// what its peer sends.
 const SCRIPT: &str = r"
 import os, socket, sys, time
 listener = socket.socket()

@@ -155,8 +155,8 @@ fn waited_for_room(conversation: &str) -> u64 {
     waited_ns
 }
 
-/// A stream whose server writes 64 KiB in frames of this size, and one of each of these sizes. Before
-/// each of those this is done.
+/// A stream whose server writes 64 KiB in frames of this size, and one of each of these sizes.
+/// Before each of those this is done.
 fn written_in_frames(size: usize, then: [usize; 2], before: &str) -> String {
     let data = |size: usize, flags: u8| {
         let head = frame(DATA, flags, 1, &vec![0; size]);

@@ -2,10 +2,10 @@
 /*
  * Answers that wait for their client to have room (RFC 9113, 5.2). A server that has more to say
  * writes until what the client has not made room for is as much as the client allows, and goes on
- * as soon as that makes room. How much a client allows is said once, and whywait may come later. But
- * it is the same each time: where what was written, less what room was made for, has come to the
- * same number twice, and the server goes on at once, it had waited for room. A server that has no
- * more to say comes to any number, and goes on at any time.
+ * as soon as that makes room. How much a client allows is said once, and whywait may come later.
+ * But it is the same each time: where what was written, less what room was made for, has come to
+ * the same number twice, and the server goes on at once, it had waited for room. A server that has
+ * no more to say comes to any number, and goes on at any time.
  *
  * Only of connections that had an answer of a frame's full size: others fill nobody's room.
  */
