@@ -63,8 +63,8 @@ table! {
         /// probe). The others because what came back showed the loss.
         timeouts: u32 = Dictionary or 0,
         /// How long the peer's window held the connection back, since the response before. In steps
-        /// of the kernel's tick, of 1 to 10 ms. Of a stream of HTTP/2 how long the answer waited for
-        /// the client to make room for it.
+        /// of the kernel's tick, of 1 to 10 ms. Of a stream of HTTP/2 how long the answer waited
+        /// for the client to make room for it.
         window_ns: u64 = Delta or 0,
         /// How long the send buffer held it back, being too small: all of it was on its way, and
         /// there was no room for more. In the same steps.
