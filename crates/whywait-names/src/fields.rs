@@ -11,9 +11,10 @@ use crate::http;
 
 /// The fields that every table begins with (RFC 7541, appendix A).
 const STATIC: usize = 61;
-/// So many that were added are known: as many as fit in the largest tables in use (64 KiB, and 32
-/// bytes for each field at least). The table's size needs no count: nobody refers to what is gone.
-const MOST_ADDED: usize = 2048;
+/// So much of what was added is known, each field by its length and 32 bytes (RFC 7541, 4.1).
+/// Servers allow 4 KiB unless they say otherwise, and nobody refers to what is gone there.
+const MOST_ADDED: usize = 16 << 10;
+const ADDED_AT_LEAST: usize = 32;
 /// No longer name of a field means anything here.
 const LONGEST_FIELD: usize = 16;
 /// The first bytes of gRPC's types of content: `application/grpc+proto` is one.
@@ -53,8 +54,10 @@ struct Path {
 /// one already does not know what was added before, and names what does not refer to it.
 #[derive(Debug, Clone, Default)]
 pub struct FieldTable {
-    /// The last one that was added comes first.
-    added: VecDeque<Field>,
+    /// The last one that was added comes first. With how much it counts.
+    added: VecDeque<(Field, usize)>,
+    /// How much all of them count.
+    size: usize,
 }
 
 impl FieldTable {
@@ -71,9 +74,9 @@ impl FieldTable {
             let field = match first {
                 0x80.. => self.at(rest.number(7)?)?,
                 0x40.. => {
+                    let before = rest.0.len();
                     let field = self.literal(rest.number(6)?, &mut rest)?;
-                    self.added.push_front(field.clone());
-                    self.added.truncate(MOST_ADDED);
+                    self.add(field.clone(), before - rest.0.len());
                     field
                 }
                 0x20.. => {
@@ -102,6 +105,19 @@ impl FieldTable {
         })
     }
 
+    /// Adds a field that takes so many bytes of its block.
+    fn add(&mut self, field: Field, bytes: usize) {
+        let counts = bytes + ADDED_AT_LEAST;
+        self.added.push_front((field, counts));
+        self.size += counts;
+        while self.size > MOST_ADDED {
+            let Some((_, counts)) = self.added.pop_back() else {
+                break;
+            };
+            self.size -= counts;
+        }
+    }
+
     /// The field of this number.
     fn at(&self, number: usize) -> Result<Field, NoFields> {
         Ok(match number {
@@ -114,8 +130,7 @@ impl FieldTable {
             _ => number
                 .checked_sub(STATIC + 1)
                 .and_then(|at| self.added.get(at))
-                .cloned()
-                .unwrap_or(Field::Other(Kind::Other)),
+                .map_or(Field::Other(Kind::Other), |(field, _)| field.clone()),
         })
     }
 
