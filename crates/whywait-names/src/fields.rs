@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock};
 
 use httlib_huffman::DecoderSpeed;
 
@@ -19,6 +20,10 @@ const ADDED_AT_LEAST: usize = 32;
 const LONGEST_FIELD: usize = 16;
 /// The first bytes of gRPC's types of content: `application/grpc+proto` is one.
 const GRPC: &[u8] = b"application/grpc";
+
+/// The paths that every table has.
+static ROOT: LazyLock<Field> = LazyLock::new(|| Field::new(Kind::Path, b"/"));
+static INDEX: LazyLock<Field> = LazyLock::new(|| Field::new(Kind::Path, b"/index.html"));
 
 /// The bytes are no fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +42,11 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Field {
     Method(&'static str),
-    Path(Path),
-    ContentType { grpc: bool },
+    /// Shared, as a block may refer to it as often as it likes.
+    Path(Arc<Path>),
+    ContentType {
+        grpc: bool,
+    },
     Other(Kind),
 }
 
@@ -124,8 +132,8 @@ impl FieldTable {
             0 => return Err(NoFields),
             2 => Field::Method("GET"),
             3 => Field::Method("POST"),
-            4 => Field::new(Kind::Path, b"/"),
-            5 => Field::new(Kind::Path, b"/index.html"),
+            4 => ROOT.clone(),
+            5 => INDEX.clone(),
             // From before the table was known.
             _ => number
                 .checked_sub(STATIC + 1)
@@ -173,10 +181,10 @@ impl Field {
     fn new(kind: Kind, value: &[u8]) -> Self {
         match kind {
             Kind::Method => http::method(value).map_or(Self::Other(kind), Self::Method),
-            Kind::Path => Self::Path(Path {
+            Kind::Path => Self::Path(Arc::new(Path {
                 template: http::path_name(value, true),
                 grpc: grpc_method(value),
-            }),
+            })),
             Kind::ContentType => Self::ContentType {
                 grpc: value.starts_with(GRPC),
             },
