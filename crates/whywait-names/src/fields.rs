@@ -22,8 +22,9 @@ const LONGEST_FIELD: usize = 16;
 const GRPC: &[u8] = b"application/grpc";
 
 /// The paths that every table has.
-static ROOT: LazyLock<Field> = LazyLock::new(|| Field::new(Kind::Path, b"/"));
-static INDEX: LazyLock<Field> = LazyLock::new(|| Field::new(Kind::Path, b"/index.html"));
+static ROOT: LazyLock<HttpField> = LazyLock::new(|| HttpField::new(FieldKind::Path, b"/"));
+static INDEX: LazyLock<HttpField> =
+    LazyLock::new(|| HttpField::new(FieldKind::Path, b"/index.html"));
 
 /// The bytes are no fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct NoFields;
 
 /// What a field is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     Method,
     Path,
     ContentType,
@@ -40,18 +41,18 @@ enum Kind {
 
 /// A field, and of its value what makes a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Field {
+enum HttpField {
     Method(&'static str),
     /// Shared, as a block may refer to it as often as it likes.
-    Path(Arc<Path>),
+    Path(Arc<PathName>),
     ContentType {
         grpc: bool,
     },
-    Other(Kind),
+    Other(FieldKind),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Path {
+struct PathName {
     /// As a template; `None`: it is none, or the server as such is asked.
     template: Option<String>,
     /// As a method of gRPC, if it can be one.
@@ -63,7 +64,7 @@ struct Path {
 #[derive(Debug, Clone, Default)]
 pub struct FieldTable {
     /// The last one that was added comes first. With how much it counts.
-    added: VecDeque<(Field, usize)>,
+    added: VecDeque<(HttpField, usize)>,
     /// How much all of them count.
     size: usize,
 }
@@ -95,10 +96,10 @@ impl FieldTable {
                 _ => self.literal(rest.number(4)?, &mut rest)?,
             };
             match field {
-                Field::Method(name) => method = Some(name),
-                Field::Path(found) => path = Some(found),
-                Field::ContentType { grpc: is } => grpc = is,
-                Field::Other(_) => {}
+                HttpField::Method(name) => method = Some(name),
+                HttpField::Path(found) => path = Some(found),
+                HttpField::ContentType { grpc: is } => grpc = is,
+                HttpField::Other(_) => {}
             }
         }
         if let Some(name) = path.as_ref().and_then(|path| path.grpc.as_ref())
@@ -114,7 +115,7 @@ impl FieldTable {
     }
 
     /// Adds a field that takes so many bytes of its block.
-    fn add(&mut self, field: Field, bytes: usize) {
+    fn add(&mut self, field: HttpField, bytes: usize) {
         let counts = bytes + ADDED_AT_LEAST;
         self.added.push_front((field, counts));
         self.size += counts;
@@ -127,43 +128,45 @@ impl FieldTable {
     }
 
     /// The field of this number.
-    fn at(&self, number: usize) -> Result<Field, NoFields> {
+    fn at(&self, number: usize) -> Result<HttpField, NoFields> {
         Ok(match number {
             0 => return Err(NoFields),
-            2 => Field::Method("GET"),
-            3 => Field::Method("POST"),
+            2 => HttpField::Method("GET"),
+            3 => HttpField::Method("POST"),
             4 => ROOT.clone(),
             5 => INDEX.clone(),
             // From before the table was known.
             _ => number
                 .checked_sub(STATIC + 1)
                 .and_then(|at| self.added.get(at))
-                .map_or(Field::Other(Kind::Other), |(field, _)| field.clone()),
+                .map_or(HttpField::Other(FieldKind::Other), |(field, _)| {
+                    field.clone()
+                }),
         })
     }
 
     /// A field whose value stands in the block, and its name, too, if its number is 0.
-    fn literal(&self, number: usize, rest: &mut Bytes<'_>) -> Result<Field, NoFields> {
+    fn literal(&self, number: usize, rest: &mut Bytes<'_>) -> Result<HttpField, NoFields> {
         let kind = match number {
-            0 => Kind::of(rest.text()?),
-            1 | 6..=30 | 32..=STATIC => Kind::Other,
-            2 | 3 => Kind::Method,
-            4 | 5 => Kind::Path,
-            31 => Kind::ContentType,
+            0 => FieldKind::of(rest.text()?),
+            1 | 6..=30 | 32..=STATIC => FieldKind::Other,
+            2 | 3 => FieldKind::Method,
+            4 | 5 => FieldKind::Path,
+            31 => FieldKind::ContentType,
             _ => self.at(number)?.kind(),
         };
         let value = rest.text()?;
         Ok(match kind {
-            Kind::Other => Field::Other(Kind::Other),
+            FieldKind::Other => HttpField::Other(FieldKind::Other),
             kind => match value.decoded() {
-                Some(value) => Field::new(kind, &value),
+                Some(value) => HttpField::new(kind, &value),
                 None => return Err(NoFields),
             },
         })
     }
 }
 
-impl Kind {
+impl FieldKind {
     fn of(name: Text<'_>) -> Self {
         if name.bytes.len() > LONGEST_FIELD {
             return Self::Other;
@@ -177,26 +180,26 @@ impl Kind {
     }
 }
 
-impl Field {
-    fn new(kind: Kind, value: &[u8]) -> Self {
+impl HttpField {
+    fn new(kind: FieldKind, value: &[u8]) -> Self {
         match kind {
-            Kind::Method => http::method(value).map_or(Self::Other(kind), Self::Method),
-            Kind::Path => Self::Path(Arc::new(Path {
+            FieldKind::Method => http::method(value).map_or(Self::Other(kind), Self::Method),
+            FieldKind::Path => Self::Path(Arc::new(PathName {
                 template: http::path_name(value, true),
                 grpc: grpc_method(value),
             })),
-            Kind::ContentType => Self::ContentType {
+            FieldKind::ContentType => Self::ContentType {
                 grpc: value.starts_with(GRPC),
             },
-            Kind::Other => Self::Other(kind),
+            FieldKind::Other => Self::Other(kind),
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FieldKind {
         match self {
-            Self::Method(_) => Kind::Method,
-            Self::Path(_) => Kind::Path,
-            Self::ContentType { .. } => Kind::ContentType,
+            Self::Method(_) => FieldKind::Method,
+            Self::Path(_) => FieldKind::Path,
+            Self::ContentType { .. } => FieldKind::ContentType,
             Self::Other(kind) => *kind,
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn declared(
     globals: u64,
     runs_one: bool,
 ) -> Vec<DeclaredCode> {
-    let mut look = Look {
+    let mut look = TableWalk {
         layout,
         runs_one,
         process,
@@ -68,7 +68,7 @@ pub(super) fn declared(
     own
 }
 
-struct Look<'a> {
+struct TableWalk<'a> {
     layout: &'a PhpLayout,
     runs_one: bool,
     process: &'a mut Process,
@@ -80,7 +80,7 @@ struct Look<'a> {
 }
 
 /// What a table has where an entry may be.
-struct Entry {
+struct TableEntry {
     /// Address of a function or of a class.
     value: u64,
     /// The table counts it.
@@ -90,7 +90,7 @@ struct Entry {
 /// Whether to go on to an older entry.
 type GoOn = Option<bool>;
 
-impl Look<'_> {
+impl TableWalk<'_> {
     fn functions(&mut self, globals: u64) -> Option<()> {
         let at = globals.checked_add(self.layout.functions)?;
         let table = word(self.process, at)?;
@@ -129,7 +129,7 @@ impl Look<'_> {
         &mut self,
         table: u64,
         discarded: bool,
-        mut look_at: impl FnMut(&mut Self, Entry) -> GoOn,
+        mut look_at: impl FnMut(&mut Self, TableEntry) -> GoOn,
     ) -> Option<()> {
         let layout = self.layout;
         let head = self.read(table, TABLE_BYTES)?;
@@ -148,7 +148,7 @@ impl Look<'_> {
                 if u32_at(item, layout.item_type as usize)? as u8 != layout.pointer {
                     continue;
                 }
-                let entry = Entry {
+                let entry = TableEntry {
                     value: u64_at(item, layout.item_value as usize)?,
                     counts: begin + (i as u64) < used,
                 };
@@ -162,13 +162,13 @@ impl Look<'_> {
     }
 
     /// Whether a function or a class with these flags stays where it is.
-    fn stays(&self, entry: &Entry, flags: u32) -> bool {
+    fn stays(&self, entry: &TableEntry, flags: u32) -> bool {
         flags & self.layout.immutable != 0 || self.runs_one && entry.counts
     }
 
     /// Takes a function's code, if it stays. Its kind, unless it was looked at before or cannot be
     /// read.
-    fn function(&mut self, entry: &Entry) -> Option<u8> {
+    fn function(&mut self, entry: &TableEntry) -> Option<u8> {
         let (layout, at) = (self.layout, entry.value);
         if self.left == 0 || !self.seen.insert(at) {
             return None;

@@ -17,7 +17,7 @@ use crate::core::records::Record;
 use crate::core::shared::Shared;
 use crate::core::skel::types::{self, record_type};
 
-use streams::Streams;
+use streams::NamedStreams;
 
 /// Its programs are the hooks of sockets.
 pub(crate) const COLLECTOR: Collector = Collector {
@@ -44,7 +44,7 @@ struct Namer {
     statements: KeptNames,
     /// By connection, and by what the statement was prepared under.
     prepared: HashMap<(u64, u64), String>,
-    streams: Streams,
+    streams: NamedStreams,
     unnamed: u64,
     said_before: u64,
 }

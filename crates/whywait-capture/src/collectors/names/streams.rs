@@ -21,7 +21,7 @@ mod frame {
 }
 
 #[derive(Default)]
-pub(super) struct Streams {
+pub(super) struct NamedStreams {
     /// By the number of the connection.
     connections: HashMap<u32, Fields>,
     /// What open streams are called, by their number; `None`: their fields do not say it …
@@ -44,7 +44,7 @@ struct Fields {
     stream: (u32, u64),
 }
 
-impl Streams {
+impl NamedStreams {
     /// What the stream of that number is called. `None`: its fields were not seen; and within: they
     /// do not say it, as they refer to what was said before the recording.
     #[expect(clippy::option_option, reason = "both are ways to have no name")]
