@@ -18,7 +18,7 @@ import (
 
 var (
 	counted = flag.Bool("counted", false, "without stopping them")
-	parked  = flag.Int("parked", 40000, "so many goroutines wait for something")
+	parked  = flag.Int("parked", 60000, "so many goroutines wait for something")
 )
 
 var never = make(chan struct{})
