@@ -158,9 +158,13 @@ fn stuck(open: &OpenRequests, usual_ns: u64) -> bool {
 
 /// Whether requests are slow, and for which reason that nothing explains.
 fn unexplained(model: &Model, findings: &[Finding]) -> Verdict {
-    let client_ns = sum(model.requests().map(|request| of_client_ns(model, request)));
+    let clients = model.requests().map(|one| of_client_ns(model, one));
+    let clients: Vec<u64> = clients.filter(|ns| *ns > 0).collect();
+    let client_ns = sum(clients.iter().copied());
     let total_ns = model.time_of_requests_ns();
-    if Share::new(client_ns, total_ns).is_at_least(*MOST) {
+    // A single one, as of a client that is sent whatever happens, says nothing of the others.
+    let are_several = clients.len() > 1 || model.requests_that_count() == 1;
+    if are_several && Share::new(client_ns, total_ns).is_at_least(*MOST) {
         return Verdict::AwaitsClients {
             percent: whole_percent(client_ns, total_ns),
         };
