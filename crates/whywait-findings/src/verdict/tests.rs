@@ -148,8 +148,8 @@ fn what_is_sent_for_long_after_a_quick_beginning_is_not_slow() {
     assert_eq!(alone(&script), Verdict::NothingWrong);
 }
 
-/// So many requests of which the server sleeps in a send for 300 ms of 310, with clients that had no
-/// room for so long, of that so long after all was written.
+/// So many requests of which the server sleeps in a send for 300 ms of 310, with clients that had
+/// no room for so long, of that so long after all was written.
 fn clients_without_room(times: u64, for_ms: u64, afterwards_ms: u64) -> Script {
     const SENDTO: u32 = 44;
     let mut script = Script::new();
