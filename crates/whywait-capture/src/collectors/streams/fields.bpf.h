@@ -25,8 +25,11 @@ static __noinline int send_fields(u32 place, u32 bytes)
 	struct framer *framer = &connection->framers[OF_CLIENT];
 	u32 piece = ++framer->fields, of = framer->fields_of;
 	struct fields_record *record;
+	u8 begins = framer->fields_begin;
 	u64 length = bytes;
 
+	/* Whether this one is sent or not: what comes next does not begin the frame. */
+	framer->fields_begin = 0;
 	if (!within_budget(FIELDS, framer->now_ns)) {
 		COUNT(fields_budget);
 		return 0;
@@ -51,10 +54,9 @@ static __noinline int send_fields(u32 place, u32 bytes)
 	record->length = length;
 	record->frame = framer->in_fields;
 	record->flags = framer->fields_flags;
-	record->begins = framer->fields_begin;
+	record->begins = begins;
 	__builtin_memset(record->pad, 0, sizeof(record->pad));
 	submit(record);
-	framer->fields_begin = 0;
 	return 0;
 }
 

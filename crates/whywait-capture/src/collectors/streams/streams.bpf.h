@@ -690,8 +690,10 @@ static __always_inline bool pass_unseen(struct framer *framer, u32 place, u32 by
 {
 	if (framer->have || bytes > framer->skip)
 		return false;
-	if (wants_fields(framer) && bytes)
+	if (wants_fields(framer) && bytes) {
 		framer->fields++; /* one is missing */
+		framer->fields_begin = 0;
+	}
 	framer->makes_room = 0;
 	pass_frame(framer, place, bytes, thread);
 	return true;
