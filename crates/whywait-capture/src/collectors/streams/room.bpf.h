@@ -7,15 +7,15 @@
  * the same number twice, and the server goes on at once, it had waited for room. A server that has
  * no more to say comes to any number, and goes on at any time.
  *
- * Only of connections that had an answer of a frame's full size: others fill nobody's room.
+ * Only of connections that had an answer of some length: others fill nobody's room.
  */
 #pragma once
 
 #include "collectors/streams/places.bpf.h"
 #include "collectors/tails/tails.bpf.h"
 
-/* A client allows 65,535 bytes at first, and who writes as much has a frame that is full. */
-#define FULL_FRAME 16384
+/* A client allows 65,535 bytes at first. Shorter answers need not be looked at. */
+#define MAY_FILL 16384
 
 /* The client has room for so many bytes more. */
 static __always_inline void room_grows(struct room *room, u32 bytes, u64 now)
@@ -96,7 +96,7 @@ static __noinline int data_is_written(u32 at, u32 bytes, u64 now)
 	struct stream *stream = &streams[at & (STREAMS - 1)];
 	struct followed *connection = followed_at(stream->place);
 
-	if (unlikely(bytes >= FULL_FRAME))
+	if (unlikely(stream->state.bytes_out >= MAY_FILL))
 		connection->fills = 1;
 	if (likely(!connection->fills))
 		return 0;
