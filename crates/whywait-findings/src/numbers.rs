@@ -457,7 +457,8 @@ numbers! {
         /// With fewer slots in use on average there is hardly more than one operation to submit at
         /// a time.
         UNBATCHED_SLOTS: u64 = 4;
-        /// Calls that take less of the time in which the ring is in use are not worth a word.
+        /// Calls that submit and take less of the time in which the ring is in use are not worth a
+        /// word.
         UNBATCHED_WORTH: Share = Share::one_in(10);
         /// So many operations have a call of their own.
         UNBATCHED_SHARE: Share = Share::percent(90);

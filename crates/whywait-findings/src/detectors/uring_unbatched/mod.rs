@@ -8,8 +8,9 @@
 //! **Cost.** The CPU time within `io_uring_enter`, by samples, and twice their standard error: part
 //! of it is the operations' own, hence a bound.
 //!
-//! **Guards.** Only where the calls take a notable part of the time in which the ring is in use,
-//! however many there are, and where several operations are under way at a time for the most part:
+//! **Guards.** Only where the kernel takes what is submitted for a notable part of the time in which
+//! the ring is in use, however many calls there are: what a loop's calls take that look for
+//! completions is not theirs. And where several operations are under way at a time for the most part:
 //! who cannot go on without the one has nothing else to submit. Not with a poller of the kernel's,
 //! which needs no calls. A note only, one for a process: nothing waits for it.
 
@@ -61,12 +62,13 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
 fn is_unbatched(model: &Model, state: &RingState) -> bool {
     let ring = &state.ring;
     let active_ns = ring.observed_ns.saturating_sub(ring.idle_ns).max(1);
-    let in_call_ns = samples(model, state)
-        .0
+    // The calls of a loop that looks for completions and has nothing to submit are not its price.
+    let submits_ns = EnterSamples::of(model, state)
+        .submits
         .saturating_mul(rings::sample_ns(model));
     ring.flags & SETUP_SQPOLL == 0
         && ring.submitted >= *RING_MIN_OPERATIONS
-        && Share::new(in_call_ns, active_ns).is_at_least(*UNBATCHED_WORTH)
+        && Share::new(submits_ns, active_ns).is_at_least(*UNBATCHED_WORTH)
         // At most one in ten came with another.
         && Share::new(ring.batches, ring.submitted).is_at_least(*UNBATCHED_SHARE)
         && ring.slot_ns / active_ns >= *UNBATCHED_SLOTS
@@ -78,20 +80,35 @@ fn rate(times: u64, ns: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Samples of the thread in the call, and all of them.
-fn samples(model: &Model, state: &RingState) -> (u64, u64) {
-    let (mut in_call, mut all) = (0u64, 0u64);
-    for ((_, kernel_stack), standing) in &state.stacks {
-        all = all.saturating_add(standing.samples);
-        let enters = model.stacks.get(*kernel_stack).is_some_and(|stack| {
-            let enters = |name: &str| name.contains("io_uring_enter");
-            stack.labels.iter().any(|label| enters(&label.name))
-        });
-        if enters {
-            in_call = in_call.saturating_add(standing.samples);
+/// Samples of a ring's thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct EnterSamples {
+    all: u64,
+    /// Within `io_uring_enter`.
+    in_call: u64,
+    /// Of these: where the kernel takes what was submitted.
+    submits: u64,
+}
+
+impl EnterSamples {
+    fn of(model: &Model, state: &RingState) -> Self {
+        let mut samples = Self::default();
+        for ((_, kernel_stack), standing) in &state.stacks {
+            let within = |function: &str| {
+                model.stacks.get(*kernel_stack).is_some_and(|stack| {
+                    let mut labels = stack.labels.iter();
+                    labels.any(|label| label.name.contains(function))
+                })
+            };
+            let counted = |is: bool| if is { standing.samples } else { 0 };
+            let in_call = within("io_uring_enter");
+            samples.all = samples.all.saturating_add(standing.samples);
+            samples.in_call = samples.in_call.saturating_add(counted(in_call));
+            let submits = in_call && within("io_submit_sqes");
+            samples.submits = samples.submits.saturating_add(counted(submits));
         }
+        samples
     }
-    (in_call, all)
 }
 
 /// Of the rings of a process, the busiest first.
@@ -99,9 +116,11 @@ fn finding(model: &Model, states: &[&RingState]) -> Option<Finding> {
     let (state, others) = states.split_first()?;
     let ring = &state.ring;
     let sample_ns = rings::sample_ns(model);
-    let (in_call, all) = samples(model, state);
+    let EnterSamples { all, in_call, .. } = EnterSamples::of(model, state);
     let in_call_ns = in_call.saturating_mul(sample_ns);
-    let in_calls = states.iter().map(|state| samples(model, state).0);
+    let in_calls = states
+        .iter()
+        .map(|state| EnterSamples::of(model, state).in_call);
     let in_calls = sum(in_calls);
     let bound_ns = in_calls
         .saturating_add(2 * in_calls.isqrt() + 1)

@@ -87,6 +87,22 @@ fn what_the_calls_cost_counts_and_not_how_many_there_are() {
     assert_eq!(said(unbatched(), 50, 950), NOTHING);
 }
 
+/// A loop that looks for completions all the time, and submits with one call in a hundred.
+#[test]
+fn calls_that_submit_nothing_do_not_count() {
+    let mut script = script(unbatched(), sum(READ));
+    let user_stack = script.stack(&["main", "serve", "syscall"]);
+    let looks = script.stack(&["__x64_sys_io_uring_enter", "io_cqring_wait"]);
+    let standing = RingSample {
+        ring: 1,
+        tid: TID,
+        ..RingSample::default()
+    };
+    script.ring_samples((user_stack, looks), &standing, 900);
+    samples(&mut script, 1, 9, 91);
+    assert_eq!(codes(&script), NOTHING);
+}
+
 #[test]
 fn several_rings_of_a_process_are_one_note() {
     let mut script = script(unbatched(), sum(READ));
