@@ -17,7 +17,7 @@ use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
 use crate::goroutine::{self, Goroutine, GoroutineRead};
 use crate::goroutines::{Family, families};
-use crate::interpreter::{Interpreters, Runner};
+use crate::interpreter::{CopiedFunctions, Interpreters, Runner};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::managed::{ManagedExit, ManagedPlace};
@@ -68,6 +68,8 @@ pub struct Unwinder {
     losses: Losses,
     context: UnwindContext,
     walk: Vec<Walked>,
+    /// By thread, and the time of a sample or 0: functions of which the stack is to come.
+    copied: HashMap<(u32, u64), CopiedFunctions>,
     /// When there was no room for another process.
     no_room_since: Option<Instant>,
 }
@@ -91,6 +93,8 @@ const MAX_FRAMES: usize = 2048;
 const LONG_STACK: usize = 256 << 10;
 /// Processes beyond this many push out the others; each costs some 40 KB.
 const MAX_PROCESSES: usize = 4096;
+/// So many threads' functions wait for their stacks, which come at once.
+const MAX_COPIED: usize = 4096;
 /// When there was no room for a process, others are not tried before this.
 const ROOM_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -124,6 +128,7 @@ impl Unwinder {
     /// sample: one that is older than 50 ms gets no functions. Of Ruby and PHP the innermost
     /// function is also known by the registers that their loops keep. The thread is not stopped.
     pub fn unwind_running(&mut self, thread: RunningThread, stack: &[u8]) -> Unwound {
+        let copied = self.take_functions((thread.tid, thread.at_ns), thread.registers);
         let ended = self.walk(thread.tgid, thread.registers, stack);
         let mut unwound = self.unwound(ended);
         if let Some(process) = self.processes.get_mut(&thread.tgid) {
@@ -134,9 +139,13 @@ impl Unwinder {
             let runner = Runner { thread, stack };
             let native = (&self.walk[..], ended.is_ok());
             let (modules, losses) = (&mut self.modules, &mut self.losses);
-            let spliced = self
-                .interpreters
-                .splice_running(process, runner, native, modules, losses);
+            let spliced = self.interpreters.splice_running(
+                process,
+                (runner, copied.as_ref()),
+                native,
+                modules,
+                losses,
+            );
             if let Some(frames) = spliced {
                 unwound.frames = frames;
             }
@@ -176,6 +185,7 @@ impl Unwinder {
             kept: kept.map_or([None; 2], |kept| kept.map(Some)),
             stack,
         };
+        let copied = self.take_functions((tid, 0), regs);
         let mut ended = self.walk(tgid, regs, stack);
         if ended == Err(WalkEnd::Lost(Loss::StackBytes)) {
             let longer = self.read_stack(tgid, sleeper, regs.sp);
@@ -195,9 +205,13 @@ impl Unwinder {
         if let Some(process) = self.processes.get_mut(&tgid) {
             let native = (&self.walk[..], ended.is_ok());
             let (modules, losses) = (&mut self.modules, &mut self.losses);
-            let spliced = self
-                .interpreters
-                .splice(process, sleeper, native, modules, losses);
+            let spliced = self.interpreters.splice(
+                process,
+                (sleeper, copied.as_ref()),
+                native,
+                modules,
+                losses,
+            );
             if let Some(frames) = spliced {
                 unwound.frames = frames;
             }
@@ -205,6 +219,29 @@ impl Unwinder {
         self.note_lack_of_map(tgid);
         unwound.repeats &= !switched && !self.interpreters.reads(tgid);
         unwound
+    }
+
+    /// The functions that were copied with the stack of a thread that is unwound later. They are
+    /// those of its interpreter at that moment, and nothing of it is read for them but their names.
+    pub fn functions_came(&mut self, tid: u32, functions: CopiedFunctions) {
+        if self.copied.len() >= MAX_COPIED {
+            self.copied.clear();
+        }
+        self.copied.insert((tid, functions.at_ns), functions);
+    }
+
+    /// The stack of its sleep is not unwound.
+    pub fn forget_functions(&mut self, tid: u32) {
+        self.copied.remove(&(tid, 0));
+    }
+
+    fn take_functions(
+        &mut self,
+        thread_at: (u32, u64),
+        regs: Registers,
+    ) -> Option<CopiedFunctions> {
+        let copied = self.copied.remove(&thread_at)?;
+        (copied.place == [regs.ip, regs.sp]).then_some(copied)
     }
 
     /// What the goroutine at an address of a process does, and its stack if it is on no thread.

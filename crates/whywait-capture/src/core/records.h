@@ -48,6 +48,7 @@
 	X(SLEEPER, sleeper)           \
 	X(USER_STACK, user_stack)     \
 	X(WAKER, waker)               \
+	X(FUNCTIONS, functions)       \
 	X(URING_OP, uring_op)         \
 	X(URING_SAMPLE, uring_sample) \
 	X(URING_LAG, uring_lag)       \

@@ -143,7 +143,18 @@ fn said_in(folder: &Path) -> NamedFunctions {
             Some(label) if *label.name == **function => said.right += 1,
             Some(label) if callers.contains(&label.name) => said.callers += 1,
             Some(label) => *said.wrong.entry(label.name.to_string()).or_default() += 1,
-            None => said.nothing += 1,
+            None => {
+                said.nothing += 1;
+                if std::env::var("NAMES_DBG").is_ok() {
+                    let l: Vec<String> = stacks
+                        .get(stack)
+                        .into_iter()
+                        .flat_map(|s| s.labels.iter())
+                        .map(|l| l.name.to_string())
+                        .collect();
+                    println!("NOTHING {function}: {}", l.join(" < "));
+                }
+            }
         }
     }
     NamedFunctions(functions)

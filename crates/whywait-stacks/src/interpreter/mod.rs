@@ -73,6 +73,12 @@ pub(crate) trait Interpreter: Sized {
         None
     }
 
+    /// A function as it was copied with a stack; `Some(None)`: the end of a call of the loop
+    /// without a function. `None`: it is not what it was.
+    fn copied(&self, _: &mut Process, _: &CopiedFunction) -> Option<Option<RawFrame>> {
+        None
+    }
+
     /// Whether a frame that is on the stack with another one, which is the innermost, can be
     /// outside of it, by their addresses.
     fn is_outside(_frame: u64, _of: u64) -> bool {
@@ -101,6 +107,30 @@ pub(crate) enum LoopCalls {
     /// By counting from the thread's start. `by_pointer`: where that was not copied, by the
     /// addresses of frames that the loop has on the C stack. Each call has one frame.
     Counted { by_pointer: bool },
+}
+
+/// A function on a thread's stack, as it was when that was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedFunction {
+    /// Address of its code object; 0: a call of the interpreter's loop ends, and this is none.
+    pub code: u64,
+    /// Address of its instruction.
+    pub instruction: u64,
+    /// Of the loop.
+    pub call: u64,
+}
+
+/// The functions that were copied with a stack, innermost first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedFunctions {
+    /// When the sample was taken; 0: it is the stack of a sleep.
+    pub at_ns: u64,
+    /// Where the thread was: instruction and stack pointer.
+    pub place: [u64; 2],
+    /// The functions.
+    pub functions: Vec<CopiedFunction>,
+    /// There are no outer ones beyond these.
+    pub all: bool,
 }
 
 /// A frame as it is chained, not yet known to be one.
@@ -340,18 +370,51 @@ impl<I: Interpreter> Reader<I> {
         &mut self,
         process: &mut Process,
         sleeper: Sleeper<'_>,
-        (native, complete): (&[Walked], bool),
+        native: (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         let ReadInterpreter { interpreter, .. } = self.find(process, modules, losses)??;
-        let groups = match read_asleep(process, sleeper, interpreter) {
-            Ok(groups) => groups,
+        match read_asleep(process, sleeper, interpreter) {
+            Ok(groups) => self.merge_groups(process, &groups, native, modules, losses),
             Err(unread) => {
                 losses.count_unread(I::LANGUAGE, unread);
-                return self.splice_woken(process, sleeper, native, modules);
+                self.splice_woken(process, sleeper, native.0, modules)
             }
-        };
+        }
+    }
+
+    /// As [`splice`](Self::splice), with the functions that were copied with the stack. `None`:
+    /// they are not what they were.
+    pub(crate) fn splice_copied(
+        &mut self,
+        process: &mut Process,
+        copied: &CopiedFunctions,
+        (native, complete): (&[Walked], bool),
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<Vec<Frame>> {
+        process.holding(I::is_in)?;
+        let ReadInterpreter { interpreter, .. } = self.find(process, modules, losses)??;
+        let mut chain = Vec::with_capacity(copied.functions.len());
+        for function in &copied.functions {
+            chain.extend(interpreter.copied(process, function)?);
+        }
+        let groups = grouped(process, &chain, interpreter).ok()?;
+        let native = (native, complete && copied.all);
+        self.merge_groups(process, &groups, native, modules, losses)
+    }
+
+    /// Puts functions in the place of the loop's frames; each group is of one call of it.
+    fn merge_groups(
+        &mut self,
+        process: &mut Process,
+        groups: &[OfOneCall],
+        (native, complete): (&[Walked], bool),
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<Vec<Frame>> {
+        let interpreter = self.interpreter(process.tgid())?;
         let loops = interpreter.loops(process);
         let is_loop: Vec<bool> = native
             .iter()
@@ -563,14 +626,15 @@ impl Interpreters {
     pub(crate) fn splice(
         &mut self,
         process: &mut Process,
-        sleeper: Sleeper<'_>,
+        (sleeper, copied): (Sleeper<'_>, Option<&CopiedFunctions>),
         native: (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         let Self { python, ruby, php } = self;
-        python
-            .splice(process, sleeper, native, modules, losses)
+        copied
+            .and_then(|copied| python.splice_copied(process, copied, native, modules, losses))
+            .or_else(|| python.splice(process, sleeper, native, modules, losses))
             .or_else(|| ruby.splice(process, sleeper, native, modules, losses))
             .or_else(|| php.splice(process, sleeper, native, modules, losses))
     }
@@ -579,14 +643,15 @@ impl Interpreters {
     pub(crate) fn splice_running(
         &mut self,
         process: &mut Process,
-        runner: Runner<'_>,
+        (runner, copied): (Runner<'_>, Option<&CopiedFunctions>),
         native: (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         let Self { python, ruby, php } = self;
-        python
-            .splice_running(process, runner, native, modules, losses)
+        copied
+            .and_then(|copied| python.splice_copied(process, copied, native, modules, losses))
+            .or_else(|| python.splice_running(process, runner, native, modules, losses))
             .or_else(|| ruby.splice_running(process, runner, native, modules, losses))
             .or_else(|| php.splice_running(process, runner, native, modules, losses))
     }
@@ -732,9 +797,18 @@ pub(crate) fn groups<I: Interpreter>(
     let chain = interpreter
         .chain(process, thread, MAX_FRAMES)
         .ok_or(Unread::Memory)?;
+    grouped(process, &chain, interpreter)
+}
+
+/// A thread's frames, as groups of one call of the loop each.
+fn grouped<I: Interpreter>(
+    process: &mut Process,
+    chain: &[RawFrame],
+    interpreter: &mut I,
+) -> Result<Vec<OfOneCall>, Unread> {
     let mut groups: Vec<OfOneCall> = Vec::new();
     let mut last = None;
-    for raw in &chain {
+    for raw in chain {
         if last.replace(raw.call) != Some(raw.call) {
             groups.push(Vec::new());
         }

@@ -129,7 +129,25 @@ pub(super) enum LineFormat {
     Locations,
 }
 
+impl ThreadId {
+    /// Where a thread state has the thread pointer: the C library's name of the thread, which is
+    /// that on Linux, stands before the kernel's id (`PyThreadState.thread_id`).
+    pub(super) fn pointer(self) -> u64 {
+        match self {
+            ThreadId::Pthread(at) => at,
+            ThreadId::Native(at) => at.saturating_sub(8),
+        }
+    }
+}
+
 impl Entry {
+    /// Where in a frame it is.
+    pub(super) fn at(self) -> u64 {
+        match self {
+            Entry::Flag(at) | Entry::Shim(at) => at,
+        }
+    }
+
     /// Where a frame says who owns it: in 3.11 behind the flag.
     pub(super) fn owner(self) -> u64 {
         match self {

@@ -16,11 +16,13 @@ use std::sync::Arc;
 
 use whywait_events::ModuleKind;
 
-use crate::interpreter::{CodeNames, FoundInterpreter, Interpreter, LoopCalls, RawFrame, Reader};
+use crate::interpreter::{
+    CodeNames, CopiedFunction, FoundInterpreter, Interpreter, LoopCalls, RawFrame, Reader,
+};
 use crate::loss::{Language, Loss, Losses, Unread};
 use crate::modules::{Image, Modules, PythonImage};
 use crate::process::Process;
-use layout::{Frames, PythonLayout};
+use layout::{Entry, Frames, PythonLayout};
 pub(crate) use read::CPython;
 pub use tasks::{CoroutineTask, TaskLocks, TaskPlace};
 
@@ -38,8 +40,28 @@ pub struct Coroutines {
     pub previous: u64,
     /// In a frame: who owns it.
     pub owner: u64,
+    /// In a frame: what says which function it is of.
+    pub functions: FunctionPlaces,
+    /// Where a thread's own data (`pthread_setspecific`) have the address of its state, from the
+    /// thread pointer on. `None`: not found.
+    pub own_state: Option<u64>,
+    /// In a thread's state: its thread pointer.
+    pub thread_pointer: u64,
     /// Ids in the process's own pid namespace, and addresses of the states.
     pub threads: Vec<(u32, u64)>,
+}
+
+/// Where a frame has its function, as offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FunctionPlaces {
+    /// Its code object.
+    pub code: u64,
+    /// Its instruction.
+    pub instruction: u64,
+    /// A byte that says whether it is the last one of its call of the interpreter's loop.
+    pub entry: u64,
+    /// Such a frame is that of the C function that called the loop, and has no function.
+    pub shims: bool,
 }
 
 /// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
@@ -56,18 +78,28 @@ pub(crate) fn coroutines(
         current,
         indirect,
         previous,
+        code,
+        instruction,
         entry,
-        ..
     } = runtime.layout.frames
     else {
         return None;
     };
     let threads = runtime.threads(process)?;
+    let thread_pointer = runtime.layout.thread.pointer();
     Some(Coroutines {
         current,
         current_in_cframe: indirect.map(|cframe| cframe.current),
         previous,
         owner: entry.owner(),
+        functions: FunctionPlaces {
+            code,
+            instruction,
+            entry: entry.at(),
+            shims: matches!(entry, Entry::Shim(_)),
+        },
+        own_state: runtime.own_state(process, &threads),
+        thread_pointer,
         threads,
     })
 }
@@ -156,6 +188,10 @@ impl Interpreter for CPython {
 
     fn line(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
         self.line_of(code, raw)
+    }
+
+    fn copied(&self, process: &mut Process, function: &CopiedFunction) -> Option<Option<RawFrame>> {
+        self.raw_of_copied(process, function)
     }
 }
 

@@ -8,7 +8,7 @@ use super::lines;
 use super::tasks::Tasks;
 use crate::budget::Budget;
 use crate::elf::u64_at;
-use crate::interpreter::{CodeNames, CodePlace, RawFrame};
+use crate::interpreter::{CodeNames, CodePlace, CopiedFunction, RawFrame};
 use crate::loss::Unread;
 use crate::perf_map::own_id;
 use crate::process::{Process, field, object, word};
@@ -33,6 +33,8 @@ pub(crate) struct CPython {
 
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 8192;
+/// Of so many it is looked for where they have their state.
+const LOOKED_AT_THREADS: usize = 16;
 const MAX_STRING: u64 = 4096;
 /// Functions of thousands of lines have less.
 const MAX_LINES: u64 = 128 << 10;
@@ -129,6 +131,53 @@ impl CPython {
             interpreter = field(process, interpreter, layout.interpreter_next)?;
         }
         Some(threads)
+    }
+
+    /// Where in the threads' own data the address of their state is: at the same place in each of
+    /// those that are looked at. It is not asked which C library that is; one that has them
+    /// elsewhere has no such place.
+    pub(super) fn own_state(&self, process: &mut Process, threads: &[(u32, u64)]) -> Option<u64> {
+        /// Of what glibc has at the thread pointer, `pthread_setspecific`'s first block is within.
+        const OWN_BYTES: usize = 0x600;
+        let mut places: Option<Vec<u64>> = None;
+        for &(_, state) in threads.iter().take(LOOKED_AT_THREADS) {
+            let pointer = field(process, state, self.layout.thread.pointer())?;
+            let mut own = [0; OWN_BYTES];
+            if pointer >= crate::arch::USER_END || !process.read_memory(pointer, &mut own) {
+                return None;
+            }
+            let has = |at: &u64| u64_at(&own, *at as usize) == Some(state);
+            places = Some(match places {
+                Some(places) => places.into_iter().filter(has).collect(),
+                None => (8..OWN_BYTES as u64 - 8).step_by(8).filter(has).collect(),
+            });
+        }
+        places?.first().copied()
+    }
+
+    /// A function as it was copied with a stack; `Some(None)`: of a C function that called the
+    /// loop. `None`: its instruction is not one of its code, so that it is not what it was.
+    pub(super) fn raw_of_copied(
+        &self,
+        process: &mut Process,
+        function: &CopiedFunction,
+    ) -> Option<Option<RawFrame>> {
+        /// `PyVarObject.ob_size`: how many units of two bytes its code has.
+        const UNITS: u64 = 16;
+        if function.code == 0 {
+            return Some(None);
+        }
+        let code = untagged(function.code);
+        let units = field(process, code, UNITS)?;
+        let begin = code.checked_add(self.layout.code.instructions)?;
+        // A frame that has not begun points in front of its first one.
+        let at = function.instruction.checked_add(2)?.checked_sub(begin)?;
+        (at / 2 <= units).then_some(Some(RawFrame {
+            address: 0,
+            code,
+            instruction: function.instruction,
+            call: function.call,
+        }))
     }
 
     /// The state of thread `tid`, if that is the first one of its process, and the only state there

@@ -9,6 +9,7 @@
 #include "collectors/cpu/cpu.bpf.h"
 #include "collectors/samples/slow.bpf.h"
 #include "collectors/sched/sched.bpf.h"
+#include "collectors/stacks/functions.bpf.h"
 #include "collectors/uring/stands.bpf.h"
 #include "collectors/uring/uring.bpf.h"
 
@@ -38,6 +39,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (!thread)
 		return 0;
 	COUNT(events);
+	regs = user_registers(task);
+	send_functions(&stacks, thread, THREAD_POINTER(task), PT_REGS_IP(regs), PT_REGS_SP(regs),
+		       now);
 	record = bpf_ringbuf_reserve(&stacks, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_stack_ring_full);
@@ -51,7 +55,6 @@ int sample(struct bpf_perf_event_data *ctx)
 	record->periods = periods;
 	record->tid = thread->tid;
 	record->tgid = thread->tgid;
-	regs = user_registers(task);
 	record->ip = PT_REGS_IP(regs);
 	record->sp = sp = PT_REGS_SP(regs);
 	record->bp = PT_REGS_FP(regs);

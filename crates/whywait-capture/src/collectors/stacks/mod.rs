@@ -1,7 +1,7 @@
 //! User stacks of long sleeps, and of those who ended them.
 
 use whywait_events::recording::WriteError;
-use whywait_stacks::Registers;
+use whywait_stacks::{CopiedFunction, CopiedFunctions, Registers};
 
 use crate::core::collector::{Collector, Configuration, Keeper};
 use crate::core::error::CaptureError;
@@ -12,7 +12,11 @@ use crate::core::skel::types::{self, record_type};
 
 pub(crate) const COLLECTOR: Collector = Collector {
     configure,
-    takes: &[record_type::RECORD_USER_STACK, record_type::RECORD_WAKER],
+    takes: &[
+        record_type::RECORD_USER_STACK,
+        record_type::RECORD_WAKER,
+        record_type::RECORD_FUNCTIONS,
+    ],
     keeper: |_| Box::new(Stacks),
     ..Collector::NONE
 };
@@ -28,6 +32,10 @@ impl Keeper for Stacks {
         match record {
             Record::UserStack(record, stack) => user_stack(&record, &stack, shared),
             Record::Waker(record, stack) => waker(&record, &stack, shared),
+            Record::Functions(record, functions) => {
+                functions_came(&record, &functions, shared);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -61,6 +69,7 @@ fn user_stack(
     }
     let cut_short = shared.sleeps.unfinished.wants_stack(record.tid);
     if !cut_short && record.stack_key == 0 && !shared.sleeps.wants_stack(record.tid) {
+        shared.output.unwinder.forget_functions(record.tid);
         return Ok(());
     }
     let registers = Registers {
@@ -86,6 +95,30 @@ fn user_stack(
         shared.sleeps.known.served(record.tid);
     }
     Ok(())
+}
+
+/// The stack comes next.
+fn functions_came(record: &types::functions_record, bytes: &[u8], shared: &mut Shared) {
+    // As python_function has them.
+    let words = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word));
+    let words: Vec<u64> = words.collect();
+    let (functions, _) = words.as_chunks();
+    let function = |&[code, instruction, call]: &[u64; 3]| CopiedFunction {
+        code,
+        instruction,
+        call,
+    };
+    let copied = CopiedFunctions {
+        at_ns: record.at_ns,
+        place: [record.ip, record.sp],
+        functions: functions.iter().map(function).collect(),
+        all: record.more == 0,
+    };
+    shared.output.unwinder.functions_came(record.tid, copied);
 }
 
 fn waker(

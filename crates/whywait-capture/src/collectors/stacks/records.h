@@ -20,6 +20,26 @@ struct user_stack_record {
 	u64 stack_key;
 };
 
+/* A function of Python's on a thread's stack. */
+struct python_function {
+	u64 code; /* its code object; 0: the C function that called the interpreter's loop */
+	u64 instruction;
+	u64 call; /* of the loop, counted from the innermost one */
+};
+
+/*
+ * The functions of Python's on the stack that the next record of a thread has, innermost first:
+ * followed by `stack_len` bytes of python_function.
+ */
+struct functions_record {
+	u32 type;
+	u32 stack_len;
+	u32 tid;
+	u32 more; /* there are outer ones beyond these */
+	u64 ip, sp;
+	u64 at_ns; /* of a sample; 0: of a sleep's stack */
+};
+
 /*
  * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the
  * waker's user stack; by none if this stack was sent before, under `stack_key`.

@@ -15,6 +15,7 @@
 
 #include "core/calls.bpf.h"
 #include "core/threads.bpf.h"
+#include "collectors/stacks/functions.bpf.h"
 #include "collectors/stacks/known_stack.bpf.h"
 
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
@@ -49,6 +50,7 @@ struct user_place {
 	u64 ip, sp, bp, lr;
 	u64 kept[2]; /* registers in which interpreters have their frame and instruction */
 	u64 top; /* see stack_top_of */
+	u64 thread_pointer;
 };
 
 static __always_inline void place_of(struct user_place *place, struct task_struct *task)
@@ -62,6 +64,7 @@ static __always_inline void place_of(struct user_place *place, struct task_struc
 	place->kept[0] = KEPT_REGISTER(regs);
 	place->kept[1] = OTHER_KEPT_REGISTER(regs);
 	place->top = stack_top_of(task, place->sp);
+	place->thread_pointer = THREAD_POINTER(task);
 }
 
 static __always_inline void fill_user_stack(struct user_stack_record *record,
@@ -93,6 +96,7 @@ __noinline u64 send_user_stack(struct thread *thread, const struct user_place *p
 
 	if (!thread || !place)
 		return 0;
+	send_functions(&records, thread, place->thread_pointer, place->ip, place->sp, 0);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
 		COUNT(lost_ring_full);

@@ -155,6 +155,12 @@ fn runtime_of(coroutines: &Coroutines) -> Option<types::runtime> {
         },
         previous: offset(coroutines.previous)?,
         owner: offset(coroutines.owner)?,
+        code_object: offset(coroutines.functions.code)?,
+        instruction: offset(coroutines.functions.instruction)?,
+        entry: offset(coroutines.functions.entry)?,
+        shims: u32::from(coroutines.functions.shims),
+        own_state: offset(coroutines.own_state.unwrap_or(0))?,
+        thread_pointer: offset(coroutines.thread_pointer)?,
         ..types::runtime::default()
     })
 }
@@ -167,11 +173,30 @@ fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
         current_in_cframe,
         previous,
         owner,
+        code_object,
+        instruction,
+        entry,
+        shims,
+        own_state,
+        thread_pointer,
         pad,
         code,
         code_bytes,
     } = *runtime;
-    let words = [kind, current, current_in_cframe, previous, owner, pad];
+    let words = [
+        kind,
+        current,
+        current_in_cframe,
+        previous,
+        owner,
+        code_object,
+        instruction,
+        entry,
+        shims,
+        own_state,
+        thread_pointer,
+        pad,
+    ];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     bytes.extend(code.to_ne_bytes());
     bytes.extend(code_bytes.to_ne_bytes());

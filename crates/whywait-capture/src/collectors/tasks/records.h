@@ -21,6 +21,21 @@ struct runtime {
 	u32 current_in_cframe;
 	u32 previous;
 	u32 owner;
+	/*
+	 * In a frame also: its code object, its instruction, and a byte that says whether it is the
+	 * last one of its call of the interpreter's loop: by not being 0, or where such a frame is
+	 * the C function's that called the loop (`shims`), by SHIM.
+	 */
+	u32 code_object;
+	u32 instruction;
+	u32 entry;
+	u32 shims;
+	/*
+	 * Where a thread's own data have the address of its state, from the thread pointer on (0: not
+	 * known), and where the state has the thread pointer.
+	 */
+	u32 own_state;
+	u32 thread_pointer;
 	u32 pad;
 	/* Go's code in memory: it keeps the goroutine in R14, from 1.17 on, and C code does not. */
 	u64 code;

@@ -67,6 +67,16 @@ static long look_at_frame(u32 index, struct python_frames *frames)
 	return 0;
 }
 
+/* Reads the innermost frame of a thread by its state; 0: it has none. Whether it could be read. */
+static __always_inline bool read_innermost(const struct runtime *runtime, u64 state, u64 *frame)
+{
+	if (bpf_probe_read_user(frame, sizeof(*frame), (void *)(state + runtime->current)))
+		return false;
+	return !runtime->current_in_cframe ||
+	       !bpf_probe_read_user(frame, sizeof(*frame),
+				    (void *)(*frame + runtime->current_in_cframe - 1));
+}
+
 /*
  * The coroutine that a thread of Python runs: the outermost of its frames that a generator owns,
  * which lies within that. While its loop runs callbacks of its own there is none.
@@ -76,14 +86,7 @@ static __noinline u64 python_task(const struct runtime *runtime, u32 tid)
 	u64 *state = bpf_map_lookup_elem(&python_threads, &tid);
 	struct python_frames frames = { .runtime = runtime };
 
-	if (!state || !runtime)
-		return 0;
-	if (bpf_probe_read_user(&frames.frame, sizeof(frames.frame),
-				(void *)(*state + runtime->current)))
-		return 0;
-	if (runtime->current_in_cframe &&
-	    bpf_probe_read_user(&frames.frame, sizeof(frames.frame),
-				(void *)(frames.frame + runtime->current_in_cframe - 1)))
+	if (!state || !runtime || !read_innermost(runtime, *state, &frames.frame))
 		return 0;
 	bpf_loop(PYTHON_FRAMES, look_at_frame, &frames, 0);
 	return frames.frame ? 0 : frames.task;

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Functions of a thread of Python's, as they are when its stack is copied. They are not on it: the
+ * interpreter has them in a list. Who reads that later finds the thread elsewhere, and where its
+ * threads take turns, nearly always.
+ */
+#pragma once
+
+#include "collectors/stacks/records.h"
+#include "collectors/tasks/tasks.bpf.h"
+#include "core/threads.bpf.h"
+
+/* Of deeper stacks these, the innermost ones. */
+#define MOST_FUNCTIONS 128
+#define SHIM 3
+
+struct functions_walk {
+	const struct runtime *runtime;
+	struct python_function *functions;
+	u64 frame;
+	u64 call;
+	u32 count;
+	u32 unread;
+};
+
+static long read_function(u32 index, struct functions_walk *walk)
+{
+	const struct runtime *runtime = walk->runtime;
+	u64 frame = walk->frame;
+	struct python_function *function;
+	u8 entry = 0;
+	bool ends;
+
+	if (!frame || index >= MOST_FUNCTIONS)
+		return 1;
+	function = walk->functions + index;
+	if (bpf_probe_read_user(&entry, sizeof(entry), (void *)(frame + runtime->entry)) ||
+	    bpf_probe_read_user(&function->code, sizeof(function->code),
+				(void *)(frame + runtime->code_object)) ||
+	    bpf_probe_read_user(&function->instruction, sizeof(function->instruction),
+				(void *)(frame + runtime->instruction)) ||
+	    bpf_probe_read_user(&walk->frame, sizeof(walk->frame),
+				(void *)(frame + runtime->previous))) {
+		walk->unread = 1;
+		return 1;
+	}
+	ends = runtime->shims ? entry == SHIM : entry;
+	if (ends && runtime->shims)
+		function->code = 0;
+	function->call = walk->call;
+	walk->call += ends;
+	walk->count = index + 1;
+	return 0;
+}
+
+/*
+ * The state that Python has of a thread, as an address of its process: the thread's own data lead
+ * to it, whenever it has begun.
+ */
+static __always_inline u64 python_state(const struct runtime *runtime, u32 tid, u64 thread_pointer)
+{
+	u64 state = 0, of = 0;
+	u64 *known;
+
+	if (runtime->own_state &&
+	    bpf_probe_read_user(&state, sizeof(state), (void *)(thread_pointer + runtime->own_state)))
+		state = 0;
+	if (!state) {
+		known = bpf_map_lookup_elem(&python_threads, &tid);
+		state = known ? *known : 0;
+	}
+	if (!state || bpf_probe_read_user(&of, sizeof(of), (void *)(state + runtime->thread_pointer)))
+		return 0;
+	return of == thread_pointer ? state : 0;
+}
+
+/* Fills a record of MOST_FUNCTIONS. Whether there is any, and all could be read. */
+static __noinline bool read_functions(struct functions_record *record,
+				      const struct runtime *runtime, u64 state)
+{
+	struct functions_walk walk = { .runtime = runtime };
+
+	if (!record || !runtime || !read_innermost(runtime, state, &walk.frame))
+		return false;
+	walk.functions = (struct python_function *)(record + 1);
+	bpf_loop(MOST_FUNCTIONS, read_function, &walk, 0);
+	record->stack_len = walk.count * sizeof(struct python_function);
+	record->more = walk.frame != 0;
+	return walk.count && !walk.unread;
+}
+
+/*
+ * Tells the functions of a thread whose stack is copied next, and that has the memory that is
+ * current here: in the ring that its stack will be in, and where it was.
+ */
+static __always_inline void send_functions(void *ring, const struct thread *thread,
+					   u64 thread_pointer, u64 ip, u64 sp, u64 at_ns)
+{
+	u32 tgid = thread->tgid;
+	struct functions_record *record;
+	struct runtime *runtime;
+	u64 state;
+
+	if (likely(!runtimes_known))
+		return;
+	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
+	if (!runtime || runtime->kind != RUNTIME_PYTHON)
+		return;
+	state = python_state(runtime, thread->tid, thread_pointer);
+	if (!state)
+		return;
+	record = bpf_ringbuf_reserve(
+		ring, sizeof(*record) + MOST_FUNCTIONS * sizeof(struct python_function), 0);
+	/* A stack without them is looked at from outside. */
+	if (!record)
+		return;
+	record->type = RECORD_FUNCTIONS;
+	record->tid = thread->tid;
+	record->ip = ip;
+	record->sp = sp;
+	record->at_ns = at_ns;
+	if (read_functions(record, runtime, state))
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	else
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+}
