@@ -116,6 +116,16 @@ fn said_in(folder: &Path) -> NamedFunctions {
     let mut hear = |tid: u32, from: Ns, until: Ns, stack: StackId| {
         let inside = |ran: &&(u32, String, Ns, Ns)| ran.0 == tid && ran.2 <= from && until <= ran.3;
         let ran = truth.ran.iter().find(inside);
+        if std::env::var("NAMES_DBG").is_ok()
+            && let Some((_, f, ..)) = ran
+            && stacks.app_frame(stack).is_none()
+        {
+            println!(
+                "NOTHING {f} tid {tid} from {} for {} stack {stack}",
+                from / 1000,
+                (until - from) / 1000
+            );
+        }
         within.extend(ran.map(|(_, function, ..)| (function, stack)));
     };
     let mut on_cpu = |sample: &Sample| {
@@ -143,18 +153,7 @@ fn said_in(folder: &Path) -> NamedFunctions {
             Some(label) if *label.name == **function => said.right += 1,
             Some(label) if callers.contains(&label.name) => said.callers += 1,
             Some(label) => *said.wrong.entry(label.name.to_string()).or_default() += 1,
-            None => {
-                said.nothing += 1;
-                if std::env::var("NAMES_DBG").is_ok() {
-                    let l: Vec<String> = stacks
-                        .get(stack)
-                        .into_iter()
-                        .flat_map(|s| s.labels.iter())
-                        .map(|l| l.name.to_string())
-                        .collect();
-                    println!("NOTHING {function}: {}", l.join(" < "));
-                }
-            }
+            None => said.nothing += 1,
         }
     }
     NamedFunctions(functions)

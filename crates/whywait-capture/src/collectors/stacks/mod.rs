@@ -98,7 +98,7 @@ fn user_stack(
 }
 
 /// The stack comes next.
-fn functions_came(record: &types::functions_record, bytes: &[u8], shared: &mut Shared) {
+pub(crate) fn functions_came(record: &types::functions_record, bytes: &[u8], shared: &mut Shared) {
     // As python_function has them.
     let words = bytes
         .as_chunks()

@@ -9,6 +9,7 @@ use whywait_events::Event;
 use whywait_events::recording::WriteError;
 use whywait_stacks::Registers;
 
+use crate::collectors::stacks::functions_came;
 use crate::core::collector::{Asking, Collector, Configuration, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::iterate::{self, Scope};
@@ -145,6 +146,9 @@ impl Sweeper {
                 };
                 match record {
                     Record::Sleeper(record, stack) => sleeper(&record, &stack, asking.shared)?,
+                    Record::Functions(record, functions) => {
+                        functions_came(&record, &functions, asking.shared);
+                    }
                     _ => asking.shared.refuse(),
                 }
                 rest = &rest[size..];

@@ -8,11 +8,18 @@
 #pragma once
 
 #include "collectors/sched/sched.bpf.h"
+#include "collectors/stacks/functions.bpf.h"
 #include "core/bits.bpf.h"
+
+/* So much of a frame of Python's is read: all that is asked for lies within. */
+#define FRAME_BYTES 80
 
 struct sweep_scratch {
 	struct sleeper_record record;
 	u8 stack[MAX_STACK_BYTES];
+	struct functions_record functions;
+	struct python_function of_python[MOST_FUNCTIONS];
+	u8 frame[FRAME_BYTES];
 };
 
 struct {
@@ -125,6 +132,90 @@ static long copy_piece(u32 i, struct copying *copying)
 	return 0;
 }
 
+/* The functions of a thread of Python's, as functions.bpf.h has them, of another process. */
+struct sleeper_functions {
+	struct task_struct *task;
+	struct sweep_scratch *scratch;
+	const struct runtime *runtime;
+	u64 frame;
+	u64 call;
+	u32 count;
+	u32 unread;
+};
+
+static long copy_function(u32 index, struct sleeper_functions *walk)
+{
+	const struct runtime *runtime = walk->runtime;
+	struct sweep_scratch *scratch = walk->scratch;
+	struct python_function *function;
+	u32 code = runtime->code_object, instruction = runtime->instruction,
+	    previous = runtime->previous, entry = runtime->entry;
+	bool ends;
+
+	if (!walk->frame || index >= MOST_FUNCTIONS)
+		return 1;
+	if (code > FRAME_BYTES - 8 || instruction > FRAME_BYTES - 8 ||
+	    previous > FRAME_BYTES - 8 || entry > FRAME_BYTES - 8 ||
+	    bpf_copy_from_user_task(scratch->frame, FRAME_BYTES, (void *)walk->frame, walk->task,
+				    0)) {
+		walk->unread = 1;
+		return 1;
+	}
+	function = &scratch->of_python[index];
+	ends = runtime->shims ? scratch->frame[entry] == SHIM : scratch->frame[entry];
+	function->code = ends && runtime->shims ? 0 : *(u64 *)(scratch->frame + code);
+	function->instruction = *(u64 *)(scratch->frame + instruction);
+	function->call = walk->call;
+	walk->frame = *(u64 *)(scratch->frame + previous);
+	walk->call += ends;
+	walk->count = index + 1;
+	return 0;
+}
+
+static __always_inline bool word_of(struct task_struct *task, u64 *word, u64 at)
+{
+	return !bpf_copy_from_user_task(word, sizeof(*word), (void *)at, task, 0);
+}
+
+/* Whether there are functions, and all could be copied. */
+static __noinline bool copy_functions(struct task_struct *task, struct sweep_scratch *scratch,
+				      struct thread *thread)
+{
+	struct sleeper_functions walk = { .task = task, .scratch = scratch };
+	u64 pointer = THREAD_POINTER(task), state = 0, of = 0;
+	u32 tgid, tid;
+	struct runtime *runtime;
+	u64 *known;
+
+	if (!scratch || !thread)
+		return false;
+	tgid = thread->tgid;
+	tid = thread->tid;
+	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
+	if (!runtime || runtime->kind != RUNTIME_PYTHON)
+		return false;
+	if (runtime->own_state && !word_of(task, &state, pointer + runtime->own_state))
+		state = 0;
+	if (!state) {
+		known = bpf_map_lookup_elem(&python_threads, &tid);
+		state = known ? *known : 0;
+	}
+	if (!state || !word_of(task, &of, state + runtime->thread_pointer) || of != pointer ||
+	    !word_of(task, &walk.frame, state + runtime->current))
+		return false;
+	if (runtime->current_in_cframe &&
+	    !word_of(task, &walk.frame, walk.frame + runtime->current_in_cframe - 1))
+		return false;
+	walk.runtime = runtime;
+	bpf_loop(MOST_FUNCTIONS, copy_function, &walk, 0);
+	scratch->functions.type = RECORD_FUNCTIONS;
+	scratch->functions.stack_len = walk.count * sizeof(struct python_function);
+	scratch->functions.tid = tid;
+	scratch->functions.more = walk.frame != 0;
+	scratch->functions.at_ns = 0;
+	return walk.count && !walk.unread;
+}
+
 SEC("iter.s/task")
 int sweep(struct bpf_iter__task *ctx)
 {
@@ -134,6 +225,7 @@ int sweep(struct bpf_iter__task *ctx)
 	struct thread *thread;
 	struct pt_regs *regs;
 	struct copying copying = {};
+	bool has_functions;
 	u32 zero = 0, seq, done;
 	u64 now, sp;
 
@@ -185,6 +277,8 @@ int sweep(struct bpf_iter__task *ctx)
 	copying.sp = sp;
 	bpf_loop(MAX_STACK_BYTES / STACK_PIECE, copy_piece, &copying, 0);
 	done = copying.done;
+	has_functions = runtimes_known && done <= MAX_STACK_BYTES / 2 &&
+			copy_functions(task, scratch, thread);
 	if (thread->seq != seq || thread->state != THREAD_SLEEPING) {
 		COUNT(sleeper_moved);
 		return 0;
@@ -193,6 +287,18 @@ int sweep(struct bpf_iter__task *ctx)
 	if (done > MAX_STACK_BYTES)
 		return 0;
 	/* When the reader's buffer is full the kernel comes back to this task with an empty one. */
+	if (has_functions) {
+		scratch->functions.ip = record->ip;
+		scratch->functions.sp = sp;
+		done = scratch->functions.stack_len;
+		if (done > sizeof(scratch->of_python) ||
+		    bpf_seq_write(ctx->meta->seq, &scratch->functions,
+				  sizeof(scratch->functions) + done))
+			return 0;
+		done = copying.done;
+		if (done > MAX_STACK_BYTES)
+			return 0;
+	}
 	if (bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done))
 		return 0;
 	thread->stack_seq = seq + 1;
