@@ -70,7 +70,7 @@ def converse(client):
             while requests.readline() != b"\r\n":
                 pass
             read = time.monotonic_ns()
-            number = int(request.split()[1].removeprefix(b"/"))
+            number = int(request.split()[1][1:])
             answer = body(FUNCTIONS[number // REQUESTS_PER_CLIENT % len(FUNCTIONS)], read)
             head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer)
             client.sendall(head + answer)

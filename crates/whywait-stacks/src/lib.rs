@@ -55,7 +55,7 @@ pub use goroutines::Family;
 pub use interpreter::{CopiedFunction, CopiedFunctions};
 pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
-pub use python::{CoroutineTask, Coroutines, FunctionPlaces, TaskLocks, TaskPlace};
+pub use python::{CoroutinePlaces, CoroutineTask, LastOfCall, PythonPlaces, TaskLocks, TaskPlace};
 pub use runtimes::Runtimes;
 pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
 pub use unread::UnreadRuntime;

@@ -23,7 +23,7 @@ use crate::loss::{Loss, Losses};
 use crate::managed::{ManagedExit, ManagedPlace};
 use crate::modules::Modules;
 use crate::process::{CodeAddress, FrameExit, Process};
-use crate::python::{self, CoroutineTask, Coroutines, TaskPlace};
+use crate::python::{self, CoroutineTask, PythonPlaces, TaskPlace};
 use crate::sleep::{Sleep, Sleeper};
 use crate::unread::UnreadRuntime;
 
@@ -276,7 +276,7 @@ impl Unwinder {
     }
 
     /// Where the tasks of a process's asyncio are. None are known before
-    /// [`coroutines`](Self::coroutines) was asked for.
+    /// [`python_places`](Self::python_places) was asked for.
     pub fn tasks(&mut self, tgid: u32) -> Vec<TaskPlace> {
         let read = self.meet(tgid).and_then(|()| {
             let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
@@ -427,15 +427,15 @@ impl Unwinder {
         self.losses.iter()
     }
 
-    /// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
-    /// version that keeps frames elsewhere, or has not begun to run.
-    pub fn coroutines(&mut self, tgid: u32) -> Option<Coroutines> {
+    /// Where a process's Python has what its threads run; `None`: it is not Python, of a version
+    /// that is not known, or has not begun to run.
+    pub fn python_places(&mut self, tgid: u32) -> Option<PythonPlaces> {
         let process = match self.processes.entry(tgid) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(Process::open(tgid, &self.modules.budget).ok()?),
         };
         let (modules, losses) = (&mut self.modules, &mut self.losses);
-        python::coroutines(&mut self.interpreters.python, process, modules, losses)
+        python::places(&mut self.interpreters.python, process, modules, losses)
     }
 
     /// Reads a process's mappings. Where there is no room for them, other processes make some.

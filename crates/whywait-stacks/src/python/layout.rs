@@ -141,13 +141,6 @@ impl ThreadId {
 }
 
 impl Entry {
-    /// Where in a frame it is.
-    pub(super) fn at(self) -> u64 {
-        match self {
-            Entry::Flag(at) | Entry::Shim(at) => at,
-        }
-    }
-
     /// Where a frame says who owns it: in 3.11 behind the flag.
     pub(super) fn owner(self) -> u64 {
         match self {

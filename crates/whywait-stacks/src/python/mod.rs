@@ -26,85 +26,114 @@ use layout::{Entry, Frames, PythonLayout};
 pub(crate) use read::CPython;
 pub use tasks::{CoroutineTask, TaskLocks, TaskPlace};
 
-/// Where CPython (from 3.11) has what a thread runs: offsets, and each thread's state.
-///
-/// A coroutine has its frame within itself. So the outermost of the frames that a generator owns is
-/// that of the task, for as long as that lives.
+/// Where CPython (from 3.8) has what a thread runs, as offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coroutines {
+pub struct PythonPlaces {
     /// In a thread's state: the innermost frame, or …
     pub current: u64,
     /// … what has it here.
     pub current_in_cframe: Option<u64>,
     /// In a frame: the one outside of it.
     pub previous: u64,
-    /// In a frame: who owns it.
-    pub owner: u64,
-    /// In a frame: what says which function it is of.
-    pub functions: FunctionPlaces,
+    /// In a frame: its code object.
+    pub code: u64,
+    /// In a frame: its instruction.
+    pub instruction: u64,
+    /// Which frame is the last one of a call of the interpreter's loop.
+    pub last_of_call: LastOfCall,
     /// Where a thread's own data (`pthread_setspecific`) have the address of its state, from the
     /// thread pointer on. `None`: not found.
     pub own_state: Option<u64>,
     /// In a thread's state: its thread pointer.
     pub thread_pointer: u64,
+    /// `None`: before 3.11.
+    pub coroutines: Option<CoroutinePlaces>,
+}
+
+/// How the last frame of a call of the interpreter's loop is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastOfCall {
+    /// Each frame is.
+    Each,
+    /// By a byte in it that is not 0.
+    Flag(u64),
+    /// It is the C function's that called the loop, and has no function: by who owns it.
+    Shim(u64),
+}
+
+/// How to know the coroutine that a thread runs.
+///
+/// A coroutine has its frame within itself. So the outermost of the frames that a generator owns is
+/// that of the task, for as long as that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoroutinePlaces {
+    /// In a frame: who owns it.
+    pub owner: u64,
     /// Ids in the process's own pid namespace, and addresses of the states.
     pub threads: Vec<(u32, u64)>,
 }
 
-/// Where a frame has its function, as offsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FunctionPlaces {
-    /// Its code object.
-    pub code: u64,
-    /// Its instruction.
-    pub instruction: u64,
-    /// A byte that says whether it is the last one of its call of the interpreter's loop.
-    pub entry: u64,
-    /// Such a frame is that of the C function that called the loop, and has no function.
-    pub shims: bool,
-}
-
-/// How to find the coroutine that each thread of a process runs; `None`: it is not Python, of a
-/// version that keeps frames elsewhere, or has not begun to run.
-pub(crate) fn coroutines(
+/// Where a process's interpreter has what its threads run; `None`: it is not Python, of a version
+/// that is not known, or has not begun to run.
+pub(crate) fn places(
     reader: &mut Reader<CPython>,
     process: &mut Process,
     modules: &mut Modules,
     losses: &mut Losses,
-) -> Option<Coroutines> {
+) -> Option<PythonPlaces> {
     reader.look_again(process, modules, losses);
     let runtime = reader.interpreter(process.tgid())?;
-    let Frames::Light {
-        current,
-        indirect,
-        previous,
-        code,
-        instruction,
-        entry,
-    } = runtime.layout.frames
-    else {
-        return None;
-    };
-    let threads = runtime.threads(process)?;
+    let states = runtime.states(process)?;
+    // Without a thread it has not begun.
+    states.first()?;
+    let own_state = runtime.own_state(process, &states);
     let thread_pointer = runtime.layout.thread.pointer();
-    Some(Coroutines {
-        current,
-        current_in_cframe: indirect.map(|cframe| cframe.current),
-        previous,
-        owner: entry.owner(),
-        functions: FunctionPlaces {
+    Some(match runtime.layout.frames {
+        Frames::Objects {
+            current,
+            back,
+            code,
+            last,
+            ..
+        } => PythonPlaces {
+            current,
+            current_in_cframe: None,
+            previous: back,
+            code,
+            instruction: last,
+            last_of_call: LastOfCall::Each,
+            own_state,
+            thread_pointer,
+            coroutines: None,
+        },
+        Frames::Light {
+            current,
+            indirect,
+            previous,
             code,
             instruction,
-            entry: entry.at(),
-            shims: matches!(entry, Entry::Shim(_)),
+            entry,
+        } => PythonPlaces {
+            current,
+            current_in_cframe: indirect.map(|cframe| cframe.current),
+            previous,
+            code,
+            instruction,
+            last_of_call: match entry {
+                Entry::Flag(at) => LastOfCall::Flag(at),
+                Entry::Shim(at) => LastOfCall::Shim(at),
+            },
+            own_state,
+            thread_pointer,
+            coroutines: Some(CoroutinePlaces {
+                owner: entry.owner(),
+                threads: runtime.threads(process)?,
+            }),
         },
-        own_state: runtime.own_state(process, &threads),
-        thread_pointer,
-        threads,
     })
 }
 
-/// Where the tasks of a process's asyncio are; none where it is no Python of which [`coroutines`]
+/// Where the tasks of a process's asyncio are; none where it is no Python of which [`places`]
 /// knows.
 pub(crate) fn tasks(
     reader: &mut Reader<CPython>,

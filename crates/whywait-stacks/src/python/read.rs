@@ -109,11 +109,18 @@ impl CPython {
     /// All thread states, with the threads' ids in the process's own pid namespace; `None`: they
     /// could not be read, or do not say whose they are.
     pub(super) fn threads(&self, process: &mut Process) -> Option<Vec<(u32, u64)>> {
-        let layout = &self.layout;
-        let ThreadId::Native(at) = layout.thread else {
+        let ThreadId::Native(at) = self.layout.thread else {
             return None;
         };
-        let mut threads = Vec::new();
+        let states = self.states(process)?;
+        let mut whose = |state| Some((u32::try_from(field(process, state, at)?).ok()?, state));
+        states.into_iter().map(&mut whose).collect()
+    }
+
+    /// All thread states; `None`: they could not be read.
+    pub(super) fn states(&self, process: &mut Process) -> Option<Vec<u64>> {
+        let layout = &self.layout;
+        let mut states = Vec::new();
         let mut interpreter = field(process, self.runtime, layout.interpreters_head)?;
         for _ in 0..MAX_INTERPRETERS {
             if interpreter == 0 {
@@ -124,23 +131,22 @@ impl CPython {
                 if thread == 0 {
                     break;
                 }
-                let tid = field(process, thread, at)?;
-                threads.push((u32::try_from(tid).ok()?, thread));
+                states.push(thread);
                 thread = field(process, thread, layout.thread_next)?;
             }
             interpreter = field(process, interpreter, layout.interpreter_next)?;
         }
-        Some(threads)
+        Some(states)
     }
 
     /// Where in the threads' own data the address of their state is: at the same place in each of
     /// those that are looked at. It is not asked which C library that is; one that has them
     /// elsewhere has no such place.
-    pub(super) fn own_state(&self, process: &mut Process, threads: &[(u32, u64)]) -> Option<u64> {
+    pub(super) fn own_state(&self, process: &mut Process, states: &[u64]) -> Option<u64> {
         /// Of what glibc has at the thread pointer, `pthread_setspecific`'s first block is within.
         const OWN_BYTES: usize = 0x600;
         let mut places: Option<Vec<u64>> = None;
-        for &(_, state) in threads.iter().take(LOOKED_AT_THREADS) {
+        for &state in states.iter().take(LOOKED_AT_THREADS) {
             let pointer = field(process, state, self.layout.thread.pointer())?;
             let mut own = [0; OWN_BYTES];
             if pointer >= crate::arch::USER_END || !process.read_memory(pointer, &mut own) {
@@ -168,16 +174,22 @@ impl CPython {
             return Some(None);
         }
         let code = untagged(function.code);
-        let units = field(process, code, UNITS)?;
-        let begin = code.checked_add(self.layout.code.instructions)?;
-        // A frame that has not begun points in front of its first one.
-        let at = function.instruction.checked_add(2)?.checked_sub(begin)?;
-        (at / 2 <= units).then_some(Some(RawFrame {
+        let mut raw = RawFrame {
             address: 0,
             code,
             instruction: function.instruction,
             call: function.call,
-        }))
+        };
+        if let Frames::Objects { .. } = self.layout.frames {
+            // Its number, in four bytes.
+            raw.instruction &= u64::from(u32::MAX);
+            return Some(Some(raw));
+        }
+        let units = field(process, code, UNITS)?;
+        let begin = code.checked_add(self.layout.code.instructions)?;
+        // A frame that has not begun points in front of its first one.
+        let at = function.instruction.checked_add(2)?.checked_sub(begin)?;
+        (at / 2 <= units).then_some(Some(raw))
     }
 
     /// The state of thread `tid`, if that is the first one of its process, and the only state there

@@ -12,7 +12,13 @@
 
 /* Of deeper stacks these, the innermost ones. */
 #define MOST_FUNCTIONS 128
-#define SHIM 3
+#define OWNED_BY_C 3
+
+static __always_inline bool ends_call(const struct runtime *runtime, u8 last)
+{
+	return runtime->last_by == LAST_IS_SHIM ? last == OWNED_BY_C :
+						  last || runtime->last_by == LAST_IS_EACH;
+}
 
 struct functions_walk {
 	const struct runtime *runtime;
@@ -28,13 +34,13 @@ static long read_function(u32 index, struct functions_walk *walk)
 	const struct runtime *runtime = walk->runtime;
 	u64 frame = walk->frame;
 	struct python_function *function;
-	u8 entry = 0;
+	u8 last = 0;
 	bool ends;
 
 	if (!frame || index >= MOST_FUNCTIONS)
 		return 1;
 	function = walk->functions + index;
-	if (bpf_probe_read_user(&entry, sizeof(entry), (void *)(frame + runtime->entry)) ||
+	if (bpf_probe_read_user(&last, sizeof(last), (void *)(frame + runtime->last)) ||
 	    bpf_probe_read_user(&function->code, sizeof(function->code),
 				(void *)(frame + runtime->code_object)) ||
 	    bpf_probe_read_user(&function->instruction, sizeof(function->instruction),
@@ -44,8 +50,8 @@ static long read_function(u32 index, struct functions_walk *walk)
 		walk->unread = 1;
 		return 1;
 	}
-	ends = runtime->shims ? entry == SHIM : entry;
-	if (ends && runtime->shims)
+	ends = ends_call(runtime, last);
+	if (ends && runtime->last_by == LAST_IS_SHIM)
 		function->code = 0;
 	function->call = walk->call;
 	walk->call += ends;
@@ -104,7 +110,7 @@ static __always_inline void send_functions(void *ring, const struct thread *thre
 	if (likely(!runtimes_known))
 		return;
 	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
-	if (!runtime || runtime->kind != RUNTIME_PYTHON)
+	if (!runtime || runtime->kind == RUNTIME_GO)
 		return;
 	state = python_state(runtime, thread->tid, thread_pointer);
 	if (!state)

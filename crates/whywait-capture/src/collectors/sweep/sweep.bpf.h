@@ -11,15 +11,16 @@
 #include "collectors/stacks/functions.bpf.h"
 #include "core/bits.bpf.h"
 
-/* So much of a frame of Python's is read: all that is asked for lies within. */
+/* So much of a frame of Python's is read: all that is asked for lies within (before 3.11: all). */
 #define FRAME_BYTES 80
+#define OLD_FRAME_BYTES 112
 
 struct sweep_scratch {
 	struct sleeper_record record;
 	u8 stack[MAX_STACK_BYTES];
 	struct functions_record functions;
 	struct python_function of_python[MOST_FUNCTIONS];
-	u8 frame[FRAME_BYTES];
+	u8 frame[OLD_FRAME_BYTES];
 };
 
 struct {
@@ -149,21 +150,23 @@ static long copy_function(u32 index, struct sleeper_functions *walk)
 	struct sweep_scratch *scratch = walk->scratch;
 	struct python_function *function;
 	u32 code = runtime->code_object, instruction = runtime->instruction,
-	    previous = runtime->previous, entry = runtime->entry;
+	    previous = runtime->previous, last = runtime->last,
+	    bytes = runtime->last_by == LAST_IS_EACH ? OLD_FRAME_BYTES : FRAME_BYTES;
 	bool ends;
 
 	if (!walk->frame || index >= MOST_FUNCTIONS)
 		return 1;
-	if (code > FRAME_BYTES - 8 || instruction > FRAME_BYTES - 8 ||
-	    previous > FRAME_BYTES - 8 || entry > FRAME_BYTES - 8 ||
-	    bpf_copy_from_user_task(scratch->frame, FRAME_BYTES, (void *)walk->frame, walk->task,
-				    0)) {
+	if (code > OLD_FRAME_BYTES - 8 || instruction > OLD_FRAME_BYTES - 8 ||
+	    previous > OLD_FRAME_BYTES - 8 || last > OLD_FRAME_BYTES - 8 ||
+	    bpf_copy_from_user_task(scratch->frame, bytes, (void *)walk->frame, walk->task, 0)) {
 		walk->unread = 1;
 		return 1;
 	}
 	function = &scratch->of_python[index];
-	ends = runtime->shims ? scratch->frame[entry] == SHIM : scratch->frame[entry];
-	function->code = ends && runtime->shims ? 0 : *(u64 *)(scratch->frame + code);
+	ends = ends_call(runtime, scratch->frame[last]);
+	function->code = ends && runtime->last_by == LAST_IS_SHIM ?
+				 0 :
+				 *(u64 *)(scratch->frame + code);
 	function->instruction = *(u64 *)(scratch->frame + instruction);
 	function->call = walk->call;
 	walk->frame = *(u64 *)(scratch->frame + previous);
@@ -192,7 +195,7 @@ static __noinline bool copy_functions(struct task_struct *task, struct sweep_scr
 	tgid = thread->tgid;
 	tid = thread->tid;
 	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
-	if (!runtime || runtime->kind != RUNTIME_PYTHON)
+	if (!runtime || runtime->kind == RUNTIME_GO)
 		return false;
 	if (runtime->own_state && !word_of(task, &state, pointer + runtime->own_state))
 		state = 0;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
-use whywait_stacks::{Coroutines, Runtimes, own_id};
+use whywait_stacks::{CoroutinePlaces, LastOfCall, PythonPlaces, Runtimes, own_id};
 
 use looks::SlowTasks;
 
@@ -14,7 +14,7 @@ use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
 use crate::core::programs::Programs;
 use crate::core::shared::Shared;
-use crate::core::skel::types::{self, runtime_kind};
+use crate::core::skel::types::{self, last_frame, runtime_kind};
 
 mod looks;
 mod streams;
@@ -121,46 +121,54 @@ fn set(programs: &Programs, tgid: u32, runtime: &types::runtime) -> bool {
 
 /// Says where the threads of an interpreter have their frames. Whether any has.
 fn follow_python(programs: &Programs, shared: &mut Shared, tgid: u32) -> bool {
-    let Some(coroutines) = shared.output.unwinder.coroutines(tgid) else {
+    let Some(places) = shared.output.unwinder.python_places(tgid) else {
         return false;
     };
-    let Some(runtime) = runtime_of(&coroutines) else {
+    let Some(runtime) = runtime_of(&places) else {
         return false;
     };
     let states = &programs.skel.maps.python_threads;
-    let mut found = false;
-    for tid in shared.processes.threads(tgid) {
-        let own = own_id(tgid, tid);
-        let state = coroutines
-            .threads
-            .iter()
-            .find(|(thread, _)| Some(*thread) == own);
-        if let Some((_, state)) = state {
-            let (key, value) = (tid.to_ne_bytes(), state.to_ne_bytes());
-            found |= states.update(&key, &value, MapFlags::ANY).is_ok();
+    let mut found = places.own_state.is_some();
+    if let Some(CoroutinePlaces { threads, .. }) = &places.coroutines {
+        for tid in shared.processes.threads(tgid) {
+            let own = own_id(tgid, tid);
+            if let Some((_, state)) = threads.iter().find(|(thread, _)| Some(*thread) == own) {
+                let (key, value) = (tid.to_ne_bytes(), state.to_ne_bytes());
+                found |= states.update(&key, &value, MapFlags::ANY).is_ok();
+            }
         }
     }
     found && set(programs, tgid, &runtime)
 }
 
 /// As BPF has it; `None` with offsets that cannot be.
-fn runtime_of(coroutines: &Coroutines) -> Option<types::runtime> {
+fn runtime_of(places: &PythonPlaces) -> Option<types::runtime> {
     let offset = |at: u64| u32::try_from(at).ok();
+    let (last_by, last) = match places.last_of_call {
+        LastOfCall::Flag(at) => (last_frame::LAST_BY_FLAG, at),
+        LastOfCall::Shim(at) => (last_frame::LAST_IS_SHIM, at),
+        LastOfCall::Each => (last_frame::LAST_IS_EACH, 0),
+    };
+    let kind = match places.coroutines {
+        Some(_) => runtime_kind::RUNTIME_PYTHON,
+        None => runtime_kind::RUNTIME_OLD_PYTHON,
+    };
+    let owner = places.coroutines.as_ref().map_or(0, |places| places.owner);
     Some(types::runtime {
-        kind: runtime_kind::RUNTIME_PYTHON.0,
-        current: offset(coroutines.current)?,
-        current_in_cframe: match coroutines.current_in_cframe {
+        kind: kind.0,
+        current: offset(places.current)?,
+        current_in_cframe: match places.current_in_cframe {
             Some(at) => offset(at)?.checked_add(1)?,
             None => 0,
         },
-        previous: offset(coroutines.previous)?,
-        owner: offset(coroutines.owner)?,
-        code_object: offset(coroutines.functions.code)?,
-        instruction: offset(coroutines.functions.instruction)?,
-        entry: offset(coroutines.functions.entry)?,
-        shims: u32::from(coroutines.functions.shims),
-        own_state: offset(coroutines.own_state.unwrap_or(0))?,
-        thread_pointer: offset(coroutines.thread_pointer)?,
+        previous: offset(places.previous)?,
+        owner: offset(owner)?,
+        code_object: offset(places.code)?,
+        instruction: offset(places.instruction)?,
+        last: offset(last)?,
+        last_by: last_by.0,
+        own_state: offset(places.own_state.unwrap_or(0))?,
+        thread_pointer: offset(places.thread_pointer)?,
         ..types::runtime::default()
     })
 }
@@ -175,8 +183,8 @@ fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
         owner,
         code_object,
         instruction,
-        entry,
-        shims,
+        last,
+        last_by,
         own_state,
         thread_pointer,
         pad,
@@ -191,8 +199,8 @@ fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
         owner,
         code_object,
         instruction,
-        entry,
-        shims,
+        last,
+        last_by,
         own_state,
         thread_pointer,
         pad,

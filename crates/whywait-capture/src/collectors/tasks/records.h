@@ -8,8 +8,16 @@
 #define MAX_RUNTIMES 4096
 #define MAX_PYTHON_THREADS 16384
 
-enum runtime_kind { RUNTIME_GO = 1, RUNTIME_PYTHON };
+/* An old Python has frames of its functions, and none of coroutines that are told apart. */
+enum runtime_kind { RUNTIME_GO = 1, RUNTIME_PYTHON, RUNTIME_OLD_PYTHON };
 IN_BTF(enum runtime_kind, runtime_kind);
+
+/*
+ * How the last frame of a call of Python's loop is known: by a byte that is not 0; by the one that
+ * says whose it is, as it is the C function's that called the loop and has no function; or each is.
+ */
+enum last_frame { LAST_BY_FLAG, LAST_IS_SHIM, LAST_IS_EACH };
+IN_BTF(enum last_frame, last_frame);
 
 struct runtime {
 	u32 kind;
@@ -23,13 +31,12 @@ struct runtime {
 	u32 owner;
 	/*
 	 * In a frame also: its code object, its instruction, and a byte that says whether it is the
-	 * last one of its call of the interpreter's loop: by not being 0, or where such a frame is
-	 * the C function's that called the loop (`shims`), by SHIM.
+	 * last one of its call of the interpreter's loop (`last_by`: enum last_frame).
 	 */
 	u32 code_object;
 	u32 instruction;
-	u32 entry;
-	u32 shims;
+	u32 last;
+	u32 last_by;
 	/*
 	 * Where a thread's own data have the address of its state, from the thread pointer on (0: not
 	 * known), and where the state has the thread pointer.

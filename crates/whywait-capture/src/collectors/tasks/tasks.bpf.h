@@ -101,8 +101,8 @@ __noinline u64 running_task(u32 tgid, u32 tid)
 
 	if (!runtime || task->flags & (PF_IO_WORKER | PF_USER_WORKER))
 		return 0;
-	if (runtime->kind == RUNTIME_PYTHON)
-		return tid ? python_task(runtime, tid) : 0;
+	if (runtime->kind != RUNTIME_GO)
+		return tid && runtime->kind == RUNTIME_PYTHON ? python_task(runtime, tid) : 0;
 	regs = user_registers(task);
 	return PT_REGS_IP(regs) - runtime->code < runtime->code_bytes ? GO_TASK(regs) : 0;
 }
