@@ -427,6 +427,11 @@ impl Unwinder {
         self.losses.iter()
     }
 
+    /// The processes in which Python was found since this was asked.
+    pub fn take_pythons(&mut self) -> Vec<u32> {
+        self.interpreters.python.take_found()
+    }
+
     /// Where a process's Python has what its threads run; `None`: it is not Python, of a version
     /// that is not known, or has not begun to run.
     pub fn python_places(&mut self, tgid: u32) -> Option<PythonPlaces> {

@@ -277,6 +277,8 @@ pub(crate) fn frame_at<I: Interpreter>(
 pub(crate) struct Reader<I> {
     /// `None`: it has no such interpreter, or not one that can be read.
     processes: HashMap<u32, Option<ReadInterpreter<I>>>,
+    /// In which processes one was found since that was asked.
+    found: Vec<u32>,
 }
 
 /// An interpreter, and what was seen of the running threads of its process.
@@ -290,11 +292,17 @@ impl<I> Default for Reader<I> {
     fn default() -> Self {
         Self {
             processes: HashMap::new(),
+            found: Vec::new(),
         }
     }
 }
 
 impl<I: Interpreter> Reader<I> {
+    /// The processes in which one was found since this was asked.
+    pub(crate) fn take_found(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.found)
+    }
+
     /// Forgets a process.
     pub(crate) fn forget(&mut self, tgid: u32) {
         self.processes.remove(&tgid);
@@ -347,6 +355,7 @@ impl<I: Interpreter> Reader<I> {
                     if let Some((image, _)) = process.holding(I::is_in) {
                         modules.note_runtime(image.id);
                     }
+                    self.found.push(tgid);
                     Some(ReadInterpreter {
                         interpreter,
                         running: Running::default(),

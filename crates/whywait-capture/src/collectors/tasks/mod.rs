@@ -92,6 +92,14 @@ impl Tasks {
                 self.young.push((tgid, now, 0));
             }
         }
+        // Programs that have the interpreter within, as uWSGI: by their stacks.
+        for tgid in shared.output.unwinder.take_pythons() {
+            let is_known =
+                self.pythons.contains(&tgid) || self.young.iter().any(|(other, ..)| *other == tgid);
+            if !is_known {
+                self.young.push((tgid, now, 0));
+            }
+        }
         let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.young)
             .into_iter()
             .partition(|(_, at, _)| *at <= now);
