@@ -6,8 +6,11 @@ use super::made_up::{MadeUpMemory, WORDS};
 use super::tasks::TaskPlace;
 use crate::elf::u64_at;
 use crate::fuzzing::{Mutation, in_own_process, rebased};
+use crate::interpreter::CopiedFunction;
 use crate::modules::Modules;
 
+/// Of functions that came with a stack: code and instruction.
+const MAX_COPIED: usize = 8;
 /// More words would find nothing that fewer do not.
 const MAX_WORDS: usize = 1024;
 
@@ -32,6 +35,11 @@ pub(crate) fn read(bytes: &[u8]) {
         let change = Mutation::of(word, base, sound);
         made.words[change.word] = change.value;
     }
+    let copied: Vec<u64> = words.clone().take(MAX_COPIED).collect();
+    let copied: Vec<u64> = copied
+        .iter()
+        .map(|word| rebased(*word, base, sound))
+        .collect();
     let runtime = made.address() + sound as u64 * 8;
     let room = WORDS + MAX_WORDS;
     made.words
@@ -49,6 +57,19 @@ pub(crate) fn read(bytes: &[u8]) {
         python.runtime = runtime;
         let _ = crate::interpreter::groups(process, 1, &mut python);
         let _ = python.threads(process);
+        if let Some(states) = python.states(process) {
+            let _ = python.own_state(process, &states);
+        }
+        for words in copied.chunks_exact(2) {
+            let function = CopiedFunction {
+                code: words[0],
+                instruction: words[1],
+                call: 0,
+            };
+            if let Some(Some(raw)) = python.raw_of_copied(process, &function) {
+                let _ = python.code_at(process, raw.code);
+            }
+        }
     });
     for format in [
         LineFormat::Lnotab,

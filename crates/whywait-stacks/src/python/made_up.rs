@@ -15,6 +15,7 @@ const ROOM: usize = 2 * WORDS;
 pub(super) struct MadeUpMemory {
     pub(super) words: Vec<u64>,
     /// Addresses of what is there.
+    pub(super) code: u64,
     pub(super) task: u64,
     pub(super) coroutine: u64,
     pub(super) future: u64,
@@ -25,6 +26,7 @@ impl MadeUpMemory {
     pub(super) fn new() -> Self {
         let mut made = Self {
             words: Vec::with_capacity(ROOM),
+            code: 0,
             task: 0,
             coroutine: 0,
             future: 0,
@@ -44,8 +46,9 @@ impl MadeUpMemory {
         let name = made.object(types[1], &[(16, 7), (32, 1 << 2 | 1 << 5 | 1 << 6)], 56);
         made.set(name + 40, u64::from_le_bytes(*b"handler\0"));
         let lines = made.object(types[2], &[(16, 0)], 40);
-        let code = [(112, name), (128, name), (136, lines), (68, 7)];
+        let code = [(16, 4), (112, name), (128, name), (136, lines), (68, 7)];
         let code = made.object(types[0], &code, 208);
+        made.code = code;
         let event_loop = made.object(context, &[], 16);
         let wakeup = made.object(wakeup, &[], 24);
         made.future = made.object(future, &[(16, event_loop), (24, wakeup)], 128);

@@ -447,3 +447,68 @@ fn is_thread(process: &mut Process, pthread: u64, tid: u32) -> bool {
 pub(super) fn untagged(reference: u64) -> u64 {
     reference & !3
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::PythonLayout;
+    use super::super::made_up::{MadeUpMemory, WORDS};
+    use super::*;
+    use crate::fuzzing::in_own_process;
+    use crate::modules::Modules;
+
+    fn in_made_up(made: &MadeUpMemory, look: impl FnOnce(&mut CPython, &mut Process)) {
+        let layout = PythonLayout::of(12).expect("3.12 is known");
+        let mut python = made.interpreter(layout, &Modules::default().budget);
+        in_own_process(|process| look(&mut python, process));
+    }
+
+    #[test]
+    fn a_copied_function_is_in_its_code_or_none() {
+        let made = MadeUpMemory::new();
+        let begin = made.code + 192;
+        in_made_up(&made, |python, process| {
+            let mut at = |code, instruction| {
+                let function = CopiedFunction {
+                    code,
+                    instruction,
+                    call: 3,
+                };
+                python.raw_of_copied(process, &function)
+            };
+            assert_eq!(at(0, 0), Some(None), "a shim");
+            let known = at(made.code, begin + 4).flatten().expect("in its code");
+            assert_eq!((known.code, known.call), (made.code, 3));
+            assert!(at(made.code, begin - 2).is_some(), "it has not begun");
+            assert!(at(made.code, begin + 8).is_none(), "behind its code");
+            assert!(at(made.code, begin - 4).is_none());
+            assert!(at(made.code, 0).is_none() && at(made.code, u64::MAX).is_none());
+            assert!(at(8, begin).is_none(), "nothing is there");
+        });
+    }
+
+    #[test]
+    fn threads_have_their_state_at_one_place() {
+        let mut made = MadeUpMemory::new();
+        // Two states, each with the thread pointer at 136, and two threads' own data.
+        let first = made.address() + made.words.len() as u64 * 8;
+        let (second, own) = (first + 256, [first + 512, first + 512 + 0x600]);
+        made.words.resize(WORDS, 0);
+        for (state, own) in [first, second].into_iter().zip(own) {
+            made.set(state + 136, own);
+            made.set(own + 0x318, state);
+        }
+        // A leftover that one thread has and the other does not.
+        made.set(own[0] + 0x80, first);
+        let place = |made: &MadeUpMemory, states: &[u64]| {
+            let mut found = None;
+            in_made_up(made, |python, process| {
+                found = python.own_state(process, states);
+            });
+            found
+        };
+        assert_eq!(place(&made, &[first, second]), Some(0x318));
+        made.set(own[1] + 0x318, first);
+        assert_eq!(place(&made, &[first, second]), None);
+        assert_eq!(place(&made, &[]), None);
+    }
+}
