@@ -116,16 +116,6 @@ fn said_in(folder: &Path) -> NamedFunctions {
     let mut hear = |tid: u32, from: Ns, until: Ns, stack: StackId| {
         let inside = |ran: &&(u32, String, Ns, Ns)| ran.0 == tid && ran.2 <= from && until <= ran.3;
         let ran = truth.ran.iter().find(inside);
-        if std::env::var("NAMES_DBG").is_ok()
-            && let Some((_, f, ..)) = ran
-            && stacks.app_frame(stack).is_none()
-        {
-            println!(
-                "NOTHING {f} tid {tid} from {} for {} stack {stack}",
-                from / 1000,
-                (until - from) / 1000
-            );
-        }
         within.extend(ran.map(|(_, function, ..)| (function, stack)));
     };
     let mut on_cpu = |sample: &Sample| {
