@@ -286,6 +286,8 @@ pub(crate) struct Reader<I> {
 struct ReadInterpreter<I> {
     interpreter: I,
     running: Running,
+    /// Its functions come with the stacks.
+    come: bool,
 }
 
 impl<I> Default for Reader<I> {
@@ -313,9 +315,10 @@ impl<I: Interpreter> Reader<I> {
         self.processes.get(&tgid).is_some_and(Option::is_some)
     }
 
-    /// Whether there is any process of which that is so.
+    /// Whether there is any process of which that is so, and whose functions are to be read soon:
+    /// they do not come with the stacks.
     pub(crate) fn reads_any(&self) -> bool {
-        self.processes.values().any(Option::is_some)
+        self.processes.values().flatten().any(|known| !known.come)
     }
 
     /// The interpreter that was found in a process.
@@ -359,6 +362,7 @@ impl<I: Interpreter> Reader<I> {
                     Some(ReadInterpreter {
                         interpreter,
                         running: Running::default(),
+                        come: false,
                     })
                 }
                 FoundInterpreter::No => None,
@@ -404,12 +408,15 @@ impl<I: Interpreter> Reader<I> {
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         process.holding(I::is_in)?;
-        let ReadInterpreter { interpreter, .. } = self.find(process, modules, losses)??;
+        let ReadInterpreter {
+            interpreter, come, ..
+        } = self.find(process, modules, losses)??;
         let mut chain = Vec::with_capacity(copied.functions.len());
         for function in &copied.functions {
             chain.extend(interpreter.copied(process, function)?);
         }
         let groups = grouped(process, &chain, interpreter).ok()?;
+        *come = true;
         let native = (native, complete && copied.all);
         self.merge_groups(process, &groups, native, modules, losses)
     }
@@ -500,6 +507,7 @@ impl<I: Interpreter> Reader<I> {
         let ReadInterpreter {
             interpreter,
             running,
+            ..
         } = known;
         let RunningThread { tid, at_ns, .. } = runner.thread;
         let looks = running.look(interpreter, process, tid, at_ns);
