@@ -65,7 +65,7 @@ pub fn elf(bytes: &[u8]) {
             bp: sp + stack.len() as u64 / 2 / 8 * 8,
             lr: 0,
         };
-        let stack = CopiedStack { sp, bytes: stack };
+        let stack = CopiedStack::new(sp, stack);
         let mut modules = ModulesAndContext {
             modules: &mut modules,
             context: &mut context,

@@ -59,4 +59,4 @@ pub use python::{CoroutinePlaces, CoroutineTask, LastOfCall, PythonPlaces, TaskL
 pub use runtimes::Runtimes;
 pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
 pub use unread::UnreadRuntime;
-pub use unwind::{RunningThread, Unwinder, Unwound};
+pub use unwind::{LargeFrame, RunningThread, StackBehind, Unwinder, Unwound};

@@ -1,5 +1,6 @@
 //! Unwinding a thread's copied stack.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -41,6 +42,28 @@ pub struct Unwound {
     pub repeats: bool,
 }
 
+/// A frame that is larger than what is copied of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeFrame {
+    /// The process.
+    pub tgid: u32,
+    /// Where a thread is whose stack has it.
+    pub ip: u64,
+    /// How far above the stack pointer what is behind it begins, in bytes.
+    pub distance: u32,
+}
+
+/// A second piece of a thread's stack, from behind a [`LargeFrame`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackBehind {
+    /// Where the thread was: instruction and stack pointer.
+    pub place: [u64; 2],
+    /// How far above the stack pointer it begins, in bytes.
+    pub distance: u32,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// A thread as it was when it was sampled.
 #[derive(Debug, Clone, Copy)]
 pub struct RunningThread {
@@ -68,6 +91,14 @@ pub struct Unwinder {
     losses: Losses,
     context: UnwindContext,
     walk: Vec<Walked>,
+    /// Where the last walk ended for lack of bytes: the address that it looked for.
+    missed: u64,
+    /// Where frames are that are larger than what is copied: process and instruction, and how far
+    /// above the stack pointer what is behind them begins. And those that nobody was told of yet.
+    large: HashMap<(u32, u64), u32>,
+    new_large: Vec<LargeFrame>,
+    /// By thread: what was copied from behind such a frame, of which the stack is to come.
+    behind: HashMap<u32, StackBehind>,
     /// By thread, and the time of a sample or 0: functions of which the stack is to come.
     copied: HashMap<(u32, u64), CopiedFunctions>,
     /// When there was no room for another process.
@@ -93,10 +124,30 @@ const MAX_FRAMES: usize = 2048;
 const LONG_STACK: usize = 256 << 10;
 /// Processes beyond this many push out the others; each costs some 40 KB.
 const MAX_PROCESSES: usize = 4096;
+/// A piece begins and ends at multiples of it.
+const STACK_PIECE: u64 = 512;
+/// So many large frames are known, and so many pieces from behind them wait for their stacks.
+const MAX_LARGE: usize = 1024;
+const MAX_BEHIND: usize = 256;
 /// So many threads' functions wait for their stacks, which come at once.
 const MAX_COPIED: usize = 4096;
 /// When there was no room for a process, others are not tried before this.
 const ROOM_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+impl StackBehind {
+    /// The stack with this piece; what lies between is not known, and is zero. `None`: they do not
+    /// belong together.
+    fn joined(&self, stack: &[u8]) -> Option<Vec<u8>> {
+        let distance = self.distance as usize;
+        if distance > LONG_STACK || self.bytes.is_empty() {
+            return None;
+        }
+        let mut joined = stack.get(..distance.min(stack.len()))?.to_vec();
+        joined.resize(distance, 0);
+        joined.extend_from_slice(&self.bytes);
+        Some(joined)
+    }
+}
 
 impl Unwinder {
     /// Makes an unwinder that knows no process yet.
@@ -132,10 +183,7 @@ impl Unwinder {
         let ended = self.walk(thread.tgid, thread.registers, stack);
         let mut unwound = self.unwound(ended);
         if let Some(process) = self.processes.get_mut(&thread.tgid) {
-            let stack = CopiedStack {
-                sp: thread.registers.sp,
-                bytes: stack,
-            };
+            let stack = CopiedStack::new(thread.registers.sp, stack);
             let runner = Runner { thread, stack };
             let native = (&self.walk[..], ended.is_ok());
             let (modules, losses) = (&mut self.modules, &mut self.losses);
@@ -186,7 +234,15 @@ impl Unwinder {
             stack,
         };
         let copied = self.take_functions((tid, 0), regs);
+        let behind = self.behind.remove(&tid);
         let mut ended = self.walk(tgid, regs, stack);
+        if ended == Err(WalkEnd::Lost(Loss::StackBytes)) {
+            self.note_large_frame(tgid, regs, stack);
+            let behind = behind.filter(|behind| behind.place == [regs.ip, regs.sp]);
+            if let Some(longer) = behind.and_then(|behind| behind.joined(stack)) {
+                ended = self.walk(tgid, regs, &longer);
+            }
+        }
         if ended == Err(WalkEnd::Lost(Loss::StackBytes)) {
             let longer = self.read_stack(tgid, sleeper, regs.sp);
             if longer.len() > stack.len() {
@@ -230,9 +286,48 @@ impl Unwinder {
         self.copied.insert((tid, functions.at_ns), functions);
     }
 
+    /// A piece from behind a large frame was copied, of a stack that is unwound later.
+    pub fn stack_behind_came(&mut self, tid: u32, behind: StackBehind) {
+        if self.behind.len() >= MAX_BEHIND {
+            self.behind.clear();
+        }
+        self.behind.insert(tid, behind);
+    }
+
     /// The stack of its sleep is not unwound.
-    pub fn forget_functions(&mut self, tid: u32) {
+    pub fn forget_pieces(&mut self, tid: u32) {
         self.copied.remove(&(tid, 0));
+        self.behind.remove(&tid);
+    }
+
+    /// The frames that were met since the last call and are larger than what is copied of a stack:
+    /// what is behind them should be copied too.
+    pub fn take_large_frames(&mut self) -> Vec<LargeFrame> {
+        std::mem::take(&mut self.new_large)
+    }
+
+    /// The last walk ran out of bytes. If most of these are of one frame, as where a function has a
+    /// buffer on the stack, it is noted how large that is.
+    fn note_large_frame(&mut self, tgid: u32, regs: Registers, stack: &[u8]) {
+        let begins = self.walk.last().map_or(regs.sp, |last| last.sp);
+        let is_large = self.missed.saturating_sub(begins) > stack.len() as u64 / 2;
+        let distance = self.missed.saturating_sub(regs.sp) & !(STACK_PIECE - 1);
+        let Ok(distance) = u32::try_from(distance) else {
+            return;
+        };
+        if !is_large || distance as usize > LONG_STACK {
+            return;
+        }
+        if self.large.len() >= MAX_LARGE {
+            self.large.clear();
+        }
+        if self.large.insert((tgid, regs.ip), distance) != Some(distance) {
+            self.new_large.push(LargeFrame {
+                tgid,
+                ip: regs.ip,
+                distance,
+            });
+        }
     }
 
     fn take_functions(
@@ -485,9 +580,10 @@ impl Unwinder {
     fn walk_on(&mut self, tgid: u32, regs: Registers, stack: &[u8]) -> Result<(), WalkEnd> {
         self.meet(tgid)?;
         let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
+        let missed = &mut Cell::new(0);
         let stack = CopiedStack {
-            sp: regs.sp,
-            bytes: stack,
+            missed: Some(missed),
+            ..CopiedStack::new(regs.sp, stack)
         };
         let mut modules = ModulesAndContext {
             modules: &mut self.modules,
@@ -497,14 +593,16 @@ impl Unwinder {
         let walk = &mut self.walk;
         // framehop's arithmetic is not checked everywhere; in a build with overflow checks hostile
         // tables could panic.
-        catch_unwind(AssertUnwindSafe(|| {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
             walk_frames(process, regs, stack, &mut modules, walk)
         }))
         .unwrap_or_else(|_| {
             self.context = UnwindContext::new();
             self.processes.remove(&tgid);
             Err(Loss::Panicked.into())
-        })
+        });
+        self.missed = missed.get();
+        ended
     }
 }
 
@@ -535,9 +633,19 @@ pub(crate) struct ModulesAndContext<'a> {
 pub(crate) struct CopiedStack<'a> {
     pub(crate) sp: u64,
     pub(crate) bytes: &'a [u8],
+    /// What was looked for behind the bytes last.
+    missed: Option<&'a Cell<u64>>,
 }
 
-impl CopiedStack<'_> {
+impl<'a> CopiedStack<'a> {
+    pub(crate) fn new(sp: u64, bytes: &'a [u8]) -> Self {
+        Self {
+            sp,
+            bytes,
+            missed: None,
+        }
+    }
+
     pub(crate) fn read(&self, address: u64) -> Option<u64> {
         let start = usize::try_from(address.checked_sub(self.sp)?).ok()?;
         let bytes = self.bytes.get(start..start.checked_add(8)?)?;
@@ -567,7 +675,10 @@ impl CopiedStack<'_> {
         // No stack is larger than this: beyond it the address is garbage, or on another stack.
         const FAR: u64 = 64 << 20;
         match address.checked_sub(self.sp) {
-            Some(distance) if distance < FAR => Loss::StackBytes,
+            Some(distance) if distance < FAR => {
+                self.missed.inspect(|missed| missed.set(address));
+                Loss::StackBytes
+            }
             _ => Loss::OffStack,
         }
     }

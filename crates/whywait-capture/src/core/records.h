@@ -49,6 +49,7 @@
 	X(USER_STACK, user_stack)     \
 	X(WAKER, waker)               \
 	X(FUNCTIONS, functions)       \
+	X(STACK_BEHIND, stack_behind) \
 	X(URING_OP, uring_op)         \
 	X(URING_SAMPLE, uring_sample) \
 	X(URING_LAG, uring_lag)       \

@@ -69,10 +69,7 @@ pub(crate) fn read(bytes: &[u8]) {
                     lr: 0,
                 },
                 innermost,
-                stack: CopiedStack {
-                    sp: STACK,
-                    bytes: &stack,
-                },
+                stack: CopiedStack::new(STACK, &stack),
             };
             if vm.covers(&world.memory, place.address()) {
                 let _ = vm.frames(place, &world.memory, &mut modules);

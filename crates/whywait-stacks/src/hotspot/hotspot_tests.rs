@@ -13,10 +13,7 @@ fn frames_at(
     bytes: &[u8],
 ) -> Result<(Vec<(String, u32)>, ManagedExit), Loss> {
     let mut modules = Modules::default();
-    let stack = CopiedStack {
-        sp: registers.sp,
-        bytes,
-    };
+    let stack = CopiedStack::new(registers.sp, bytes);
     let place = ManagedPlace {
         registers,
         innermost,
@@ -236,10 +233,7 @@ fn whatever_is_in_memory_it_ends() {
         for offset in [0, 0x10, 0x40, 0x60, 0x80, 0x1f0, 0x7bf8, 0x8400] {
             let registers = at(world.blob + CODE + offset);
             for innermost in [true, false] {
-                let stack = CopiedStack {
-                    sp: STACK,
-                    bytes: &bytes,
-                };
+                let stack = CopiedStack::new(STACK, &bytes);
                 let place = ManagedPlace {
                     registers,
                     innermost,

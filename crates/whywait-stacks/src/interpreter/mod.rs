@@ -465,10 +465,7 @@ impl<I: Interpreter> Reader<I> {
     ) -> Option<Vec<Frame>> {
         let interpreter = self.interpreter(process.tgid())?;
         let loops = interpreter.loops(process);
-        let stack = CopiedStack {
-            sp: sleeper.regs.sp,
-            bytes: sleeper.stack,
-        };
+        let stack = CopiedStack::new(sleeper.regs.sp, sleeper.stack);
         let mut frames: Vec<Frame> = native.iter().map(|walked| walked.frame).collect();
         let mut is_one_known = false;
         for (at, walked) in native.iter().enumerate() {

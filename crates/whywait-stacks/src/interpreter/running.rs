@@ -428,10 +428,7 @@ mod tests {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let sample = StackSample {
             at_ns: 15 * MS,
-            stack: CopiedStack {
-                sp: 0x1000,
-                bytes: &bytes,
-            },
+            stack: CopiedStack::new(0x1000, &bytes),
             calls,
             complete: true,
         };

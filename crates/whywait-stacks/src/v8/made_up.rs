@@ -261,10 +261,7 @@ impl MadeUpV8 {
                 lr: 0,
             },
             innermost,
-            stack: CopiedStack {
-                sp: STACK,
-                bytes: &bytes,
-            },
+            stack: CopiedStack::new(STACK, &bytes),
         };
         let heap = HEAP..HEAP + self.memory.len();
         let code = |address: u64| match address {

@@ -1,7 +1,8 @@
 //! User stacks of long sleeps, and of those who ended them.
 
+use libbpf_rs::{MapCore, MapFlags};
 use whywait_events::recording::WriteError;
-use whywait_stacks::{CopiedFunction, CopiedFunctions, Registers};
+use whywait_stacks::{CopiedFunction, CopiedFunctions, LargeFrame, Registers, StackBehind};
 
 use crate::core::collector::{Collector, Configuration, Keeper};
 use crate::core::error::CaptureError;
@@ -16,6 +17,7 @@ pub(crate) const COLLECTOR: Collector = Collector {
         record_type::RECORD_USER_STACK,
         record_type::RECORD_WAKER,
         record_type::RECORD_FUNCTIONS,
+        record_type::RECORD_STACK_BEHIND,
     ],
     keeper: |_| Box::new(Stacks),
     ..Collector::NONE
@@ -32,6 +34,15 @@ impl Keeper for Stacks {
         match record {
             Record::UserStack(record, stack) => user_stack(&record, &stack, shared),
             Record::Waker(record, stack) => waker(&record, &stack, shared),
+            Record::StackBehind(record, bytes) => {
+                let behind = StackBehind {
+                    place: [record.ip, record.sp],
+                    distance: record.distance,
+                    bytes,
+                };
+                shared.output.unwinder.stack_behind_came(record.tid, behind);
+                Ok(())
+            }
             Record::Functions(record, functions) => {
                 functions_came(&record, &functions, shared);
                 Ok(())
@@ -44,6 +55,10 @@ impl Keeper for Stacks {
         if !shared.sleeps.known.stacks_repeat() {
             do_not_repeat(programs);
         }
+        let large = shared.output.unwinder.take_large_frames();
+        if !large.is_empty() {
+            say_large(programs, &large);
+        }
         Ok(())
     }
 }
@@ -52,6 +67,26 @@ impl Keeper for Stacks {
 fn do_not_repeat(programs: &mut Programs) {
     if let Some(data) = programs.skel.maps.data_data.as_deref_mut() {
         data.stacks_repeat = false;
+    }
+}
+
+/// From now on what is behind these frames is copied, too.
+fn say_large(programs: &mut Programs, large: &[LargeFrame]) {
+    for frame in large {
+        let key = types::large_frame_key {
+            tgid: frame.tgid,
+            pad: 0,
+            ip: frame.ip,
+        };
+        let mut bytes = key.tgid.to_ne_bytes().to_vec();
+        bytes.extend(key.pad.to_ne_bytes());
+        bytes.extend(key.ip.to_ne_bytes());
+        let map = &programs.skel.maps.large_frames;
+        // Without it the stack ends there, as before.
+        let _ = map.update(&bytes, &frame.distance.to_ne_bytes(), MapFlags::ANY);
+    }
+    if let Some(variables) = programs.variables_mut() {
+        variables.large_frames_known = true;
     }
 }
 
@@ -69,7 +104,7 @@ fn user_stack(
     }
     let cut_short = shared.sleeps.unfinished.wants_stack(record.tid);
     if !cut_short && record.stack_key == 0 && !shared.sleeps.wants_stack(record.tid) {
-        shared.output.unwinder.forget_functions(record.tid);
+        shared.output.unwinder.forget_pieces(record.tid);
         return Ok(());
     }
     let registers = Registers {

@@ -40,6 +40,25 @@ struct functions_record {
 	u64 at_ns; /* of a sample; 0: of a sleep's stack */
 };
 
+/* Where a thread is whose stack has a frame that is larger than what is copied. */
+struct large_frame_key {
+	u32 tgid;
+	u32 pad;
+	u64 ip;
+};
+
+/*
+ * A piece of the stack that the next record of a thread has, from behind a large frame: followed by
+ * `stack_len` bytes of it.
+ */
+struct stack_behind_record {
+	u32 type;
+	u32 stack_len;
+	u32 tid;
+	u32 distance; /* of its begin from the stack pointer */
+	u64 ip, sp;
+};
+
 /*
  * Where a thread was when it ended another one's long sleep. Followed by `stack_len` bytes of the
  * waker's user stack; by none if this stack was sent before, under `stack_key`.

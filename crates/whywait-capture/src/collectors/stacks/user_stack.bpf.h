@@ -84,6 +84,45 @@ static __always_inline void fill_user_stack(struct user_stack_record *record,
 	record->stack_key = key;
 }
 
+/* How far above the stack pointer what is behind a large frame begins, as user space has found. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct large_frame_key);
+	__type(value, u32);
+} large_frames SEC(".maps");
+
+/* There is one: until then nobody looks. */
+volatile bool large_frames_known = false;
+
+/* Tells what is behind the large frame of a stack that is told next, if it has one. */
+static __noinline int send_behind(const struct thread *thread, const struct user_place *place)
+{
+	struct large_frame_key key = {};
+	struct stack_behind_record *record;
+	u32 *distance;
+
+	if (!thread || !place)
+		return 0;
+	key.tgid = thread->tgid;
+	key.ip = place->ip;
+	distance = bpf_map_lookup_elem(&large_frames, &key);
+	if (!distance)
+		return 0;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
+	/* A stack without it ends there. */
+	if (!record)
+		return 0;
+	record->type = RECORD_STACK_BEHIND;
+	record->tid = thread->tid;
+	record->distance = *distance;
+	record->ip = place->ip;
+	record->sp = place->sp;
+	record->stack_len = copy_user_stack(record + 1, place->sp + record->distance, place->top);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
 /*
  * Tells a user stack of a thread that has the memory that is current here. Says its key, or 0 if it
  * has none by which later sleeps could refer to it. Not static, so that it is verified once and not
@@ -96,6 +135,8 @@ __noinline u64 send_user_stack(struct thread *thread, const struct user_place *p
 
 	if (!thread || !place)
 		return 0;
+	if (unlikely(large_frames_known))
+		send_behind(thread, place);
 	send_functions(&records, thread, place->thread_pointer, place->ip, place->sp, 0);
 	record = bpf_ringbuf_reserve(&records, sizeof(*record) + stack_bytes, 0);
 	if (!record) {
