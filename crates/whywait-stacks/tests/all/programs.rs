@@ -2,11 +2,12 @@
 
 use crate::common::*;
 use whywait_events::ModuleKind;
-use whywait_stacks::Unwinder;
+use whywait_stacks::{StackBehind, Unwinder};
 
 // 219: a nanosleep that goes on after an interruption.
 const NANOSLEEP: [u64; 3] = [35, 219, 230];
 const FUTEX: [u64; 1] = [202];
+const READ: [u64; 1] = [0];
 const STACK: usize = 16 << 10;
 
 fn check(sleeper: &Sleeper, wanted: &[&str]) -> Vec<String> {
@@ -37,6 +38,54 @@ fn c() {
         &running.sleeper(&FUTEX, STACK),
         &["pthread_mutex_lock", "wait_for_lock", "worker", "clone"],
     );
+}
+
+/// A thread that has gone on by the time: nothing more can be read of its stack.
+#[test]
+fn a_frame_larger_than_the_copy() {
+    const COPY: usize = 8 << 10;
+    let program_file = scratch("c-large").join("large");
+    let flags = ["-O2", "-fomit-frame-pointer"];
+    build("gcc", &flags, &program("large.c"), &program_file);
+    let running = run(&program_file, &[]);
+    let Sleeper {
+        tgid,
+        registers,
+        stack,
+        ..
+    } = running.sleeper(&READ, 128 << 10);
+    let gone = (tgid, u32::MAX);
+    let copy = &stack[..COPY];
+    let mut unwinder = Unwinder::new();
+    let unwound = unwinder.unwind_slept(gone, registers, None, copy);
+    assert!(unwound.truncated, "what is behind it was not copied");
+    let large = unwinder.take_large_frames();
+    let &[frame] = &large[..] else {
+        panic!("one large frame, and not {large:?}");
+    };
+    assert_eq!((frame.tgid, frame.ip), (tgid, registers.ip));
+    let distance = frame.distance as usize;
+    assert!((60 << 10..68 << 10).contains(&distance), "{distance}");
+
+    let behind = |sp| StackBehind {
+        place: [registers.ip, sp],
+        distance: frame.distance,
+        bytes: stack[distance..(distance + COPY).min(stack.len())].to_vec(),
+    };
+    unwinder.stack_behind_came(u32::MAX, behind(registers.sp));
+    let unwound = unwinder.unwind_slept(gone, registers, None, copy);
+    let names = Names::of(&mut unwinder, &unwound);
+    let list = names.list(&unwound.frames);
+    assert!(!unwound.truncated, "{list:#?}");
+    assert_in_order(&list, &["read_into_stack", "serve", "main", "_start"]);
+    assert!(unwinder.take_large_frames().is_empty(), "it is known");
+
+    // One serves one stack, and only where the thread was the same place.
+    let unwound = unwinder.unwind_slept(gone, registers, None, copy);
+    assert!(unwound.truncated, "a piece was used twice");
+    unwinder.stack_behind_came(u32::MAX, behind(registers.sp - 16));
+    let unwound = unwinder.unwind_slept(gone, registers, None, copy);
+    assert!(unwound.truncated, "a piece of another stack was used");
 }
 
 #[test]
