@@ -52,10 +52,12 @@ mod v8;
 pub use arch::Registers;
 pub use goroutine::Goroutine;
 pub use goroutines::Family;
-pub use interpreter::{CopiedFunction, CopiedFunctions};
+pub use interpreter::{
+    CopiedFunction, CopiedFunctions, CoroutinePlaces, FramePlaces, LastOfCall, StatePlace,
+};
 pub use maps::mapped_at;
 pub use perf_map::thread_id as own_id;
-pub use python::{CoroutinePlaces, CoroutineTask, LastOfCall, PythonPlaces, TaskLocks, TaskPlace};
+pub use python::{CoroutineTask, TaskLocks, TaskPlace};
 pub use runtimes::Runtimes;
 pub use symbolise::{Job, Symboliser, Unnamed, WhyUnnamed, next_job};
 pub use unread::UnreadRuntime;

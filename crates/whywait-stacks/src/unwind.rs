@@ -18,13 +18,13 @@ use crate::code::{BpAtReturn, CodeExit, StackPlace};
 use crate::go::{GoEnd, GoFrame};
 use crate::goroutine::{self, Goroutine, GoroutineRead};
 use crate::goroutines::{Family, families};
-use crate::interpreter::{CopiedFunctions, Interpreters, Runner};
+use crate::interpreter::{CopiedFunctions, FramePlaces, Interpreters, Runner};
 use crate::kernel::Kernel;
 use crate::loss::{Loss, Losses};
 use crate::managed::{ManagedExit, ManagedPlace};
 use crate::modules::Modules;
 use crate::process::{CodeAddress, FrameExit, Process};
-use crate::python::{self, CoroutineTask, PythonPlaces, TaskPlace};
+use crate::python::{self, CoroutineTask, TaskPlace};
 use crate::sleep::{Sleep, Sleeper};
 use crate::unread::UnreadRuntime;
 
@@ -371,7 +371,7 @@ impl Unwinder {
     }
 
     /// Where the tasks of a process's asyncio are. None are known before
-    /// [`python_places`](Self::python_places) was asked for.
+    /// [`frame_places`](Self::frame_places) was asked for.
     pub fn tasks(&mut self, tgid: u32) -> Vec<TaskPlace> {
         let read = self.meet(tgid).and_then(|()| {
             let process = self.processes.get_mut(&tgid).ok_or(Loss::NoMaps)?;
@@ -522,20 +522,21 @@ impl Unwinder {
         self.losses.iter()
     }
 
-    /// The processes in which Python was found since this was asked.
-    pub fn take_pythons(&mut self) -> Vec<u32> {
-        self.interpreters.python.take_found()
+    /// The processes in which an interpreter was found since this was asked whose functions can be
+    /// copied with the stacks.
+    pub fn take_interpreters(&mut self) -> Vec<u32> {
+        self.interpreters.take_found()
     }
 
-    /// Where a process's Python has what its threads run; `None`: it is not Python, of a version
-    /// that is not known, or has not begun to run.
-    pub fn python_places(&mut self, tgid: u32) -> Option<PythonPlaces> {
+    /// Where a process's interpreter has what its threads run; `None`: it has none (Python, PHP) of
+    /// a version that is known, or that has begun to run.
+    pub fn frame_places(&mut self, tgid: u32) -> Option<FramePlaces> {
         let process = match self.processes.entry(tgid) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(Process::open(tgid, &self.modules.budget).ok()?),
         };
         let (modules, losses) = (&mut self.modules, &mut self.losses);
-        python::places(&mut self.interpreters.python, process, modules, losses)
+        self.interpreters.places(process, modules, losses)
     }
 
     /// Reads a process's mappings. Where there is no room for them, other processes make some.

@@ -24,7 +24,7 @@ use crate::modules::{Image, Modules};
 use crate::perf_map::own_id;
 use crate::php::Php;
 use crate::process::{Process, holds, word};
-use crate::python::CPython;
+use crate::python::{self, CPython};
 use crate::ruby::Ruby;
 use crate::sleep::{Sleep, Sleeper};
 use crate::unwind::{CopiedStack, RunningThread, Walked};
@@ -73,9 +73,8 @@ pub(crate) trait Interpreter: Sized {
         None
     }
 
-    /// A function as it was copied with a stack; `Some(None)`: the end of a call of the loop
-    /// without a function. `None`: it is not what it was.
-    fn copied(&self, _: &mut Process, _: &CopiedFunction) -> Option<Option<RawFrame>> {
+    /// The frames of functions that were copied with a stack. `None`: one is not what it was.
+    fn copied(&self, _: &mut Process, _: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
         None
     }
 
@@ -109,15 +108,79 @@ pub(crate) enum LoopCalls {
     Counted { by_pointer: bool },
 }
 
+/// Where an interpreter has what a thread runs, as offsets: to be copied with its stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FramePlaces {
+    /// The thread's state.
+    pub state: StatePlace,
+    /// In that: the innermost frame, or …
+    pub current: u64,
+    /// … what has it here.
+    pub current_in_cframe: Option<u64>,
+    /// In a frame: the one outside of it.
+    pub previous: u64,
+    /// In a frame: its code object.
+    pub code: u64,
+    /// In a frame: its instruction.
+    pub instruction: u64,
+    /// Which frame is the last one of a call of the interpreter's loop.
+    pub last_of_call: LastOfCall,
+    /// `None`: it has none that are told apart.
+    pub coroutines: Option<CoroutinePlaces>,
+}
+
+/// Where the state of a thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatePlace {
+    /// Each thread has its own.
+    Own {
+        /// Where its own data (`pthread_setspecific`) have the address, from the thread pointer
+        /// on. `None`: not found.
+        at: Option<u64>,
+        /// In the state: the thread pointer.
+        thread_pointer: u64,
+    },
+    /// There is one, at this address, of the process's first thread.
+    First(u64),
+}
+
+/// How the last frame of a call of the interpreter's loop is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastOfCall {
+    /// Each frame is.
+    Each,
+    /// By bits of a byte in it, of which one is set.
+    Flag {
+        /// The byte.
+        at: u64,
+        /// The bits.
+        mask: u8,
+    },
+    /// It is the C function's that called the loop, and has no function: by who owns it.
+    Shim(u64),
+}
+
+/// How to know the coroutine that a thread of Python runs.
+///
+/// A coroutine has its frame within itself. So the outermost of the frames that a generator owns is
+/// that of the task, for as long as that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoroutinePlaces {
+    /// In a frame: who owns it.
+    pub owner: u64,
+    /// Ids in the process's own pid namespace, and addresses of the states.
+    pub threads: Vec<(u32, u64)>,
+}
+
 /// A function on a thread's stack, as it was when that was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedFunction {
-    /// Address of its code object; 0: a call of the interpreter's loop ends, and this is none.
+    /// Address of its code object; 0: the frame is C's, and has none.
     pub code: u64,
     /// Address of its instruction.
     pub instruction: u64,
-    /// Of the loop.
-    pub call: u64,
+    /// Its frame says that it is the last one of a call of the interpreter's loop.
+    pub last: bool,
 }
 
 /// The functions that were copied with a stack, innermost first.
@@ -411,10 +474,7 @@ impl<I: Interpreter> Reader<I> {
         let ReadInterpreter {
             interpreter, come, ..
         } = self.find(process, modules, losses)??;
-        let mut chain = Vec::with_capacity(copied.functions.len());
-        for function in &copied.functions {
-            chain.extend(interpreter.copied(process, function)?);
-        }
+        let chain = interpreter.copied(process, &copied.functions)?;
         let groups = grouped(process, &chain, interpreter).ok()?;
         *come = true;
         let native = (native, complete && copied.all);
@@ -636,6 +696,27 @@ pub(crate) struct Interpreters {
 }
 
 impl Interpreters {
+    /// The processes in which an interpreter was found since this was asked, of which functions can
+    /// be copied with the stacks.
+    pub(crate) fn take_found(&mut self) -> Vec<u32> {
+        let mut found = self.python.take_found();
+        found.append(&mut self.php.take_found());
+        found
+    }
+
+    /// Where a process's interpreter has what its threads run, if that is known.
+    pub(crate) fn places(
+        &mut self,
+        process: &mut Process,
+        modules: &mut Modules,
+        losses: &mut Losses,
+    ) -> Option<FramePlaces> {
+        if let Some(php) = self.php.interpreter(process.tgid()) {
+            return Some(php.places());
+        }
+        python::places(&mut self.python, process, modules, losses)
+    }
+
     /// As [`Reader::splice`].
     pub(crate) fn splice(
         &mut self,
@@ -647,7 +728,11 @@ impl Interpreters {
     ) -> Option<Vec<Frame>> {
         let Self { python, ruby, php } = self;
         copied
-            .and_then(|copied| python.splice_copied(process, copied, native, modules, losses))
+            .and_then(|copied| {
+                python
+                    .splice_copied(process, copied, native, modules, losses)
+                    .or_else(|| php.splice_copied(process, copied, native, modules, losses))
+            })
             .or_else(|| python.splice(process, sleeper, native, modules, losses))
             .or_else(|| ruby.splice(process, sleeper, native, modules, losses))
             .or_else(|| php.splice(process, sleeper, native, modules, losses))
@@ -664,7 +749,11 @@ impl Interpreters {
     ) -> Option<Vec<Frame>> {
         let Self { python, ruby, php } = self;
         copied
-            .and_then(|copied| python.splice_copied(process, copied, native, modules, losses))
+            .and_then(|copied| {
+                python
+                    .splice_copied(process, copied, native, modules, losses)
+                    .or_else(|| php.splice_copied(process, copied, native, modules, losses))
+            })
             .or_else(|| python.splice_running(process, runner, native, modules, losses))
             .or_else(|| ruby.splice_running(process, runner, native, modules, losses))
             .or_else(|| php.splice_running(process, runner, native, modules, losses))

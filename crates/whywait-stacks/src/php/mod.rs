@@ -24,7 +24,8 @@ use whywait_events::ModuleKind;
 use crate::budget::{Budget, Charge};
 use crate::elf::{u32_at, u64_at};
 use crate::interpreter::{
-    CodeNames, CodePlace, CodePlaces, FoundInterpreter, Interpreter, LoopCalls, RawFrame, frame_at,
+    CodeNames, CodePlace, CodePlaces, CopiedFunction, FoundInterpreter, FramePlaces, Interpreter,
+    LastOfCall, LoopCalls, RawFrame, StatePlace, frame_at,
 };
 use crate::loss::{Language, Unread};
 use crate::modules::{Image, Modules};
@@ -233,6 +234,27 @@ impl Php {
     }
 }
 
+impl Php {
+    /// Where it has what it runs.
+    pub(crate) fn places(&self) -> FramePlaces {
+        let layout = &self.layout;
+        let byte = layout.top.trailing_zeros() / 8;
+        FramePlaces {
+            state: StatePlace::First(self.globals),
+            current: layout.current,
+            current_in_cframe: None,
+            previous: layout.previous,
+            code: layout.function,
+            instruction: layout.instruction,
+            last_of_call: LastOfCall::Flag {
+                at: layout.call_info + u64::from(byte),
+                mask: (layout.top >> (8 * byte)) as u8,
+            },
+            coroutines: None,
+        }
+    }
+}
+
 impl Interpreter for Php {
     const KIND: ModuleKind = ModuleKind::Php;
     const LANGUAGE: Language = Language::Php;
@@ -390,11 +412,45 @@ impl Interpreter for Php {
     }
 
     fn line(&self, code: &CodeNames, raw: &RawFrame) -> u32 {
-        let place = raw.instruction.wrapping_sub(code.place.begin) / self.layout.instruction_bytes;
+        let Some(place) = raw.instruction.checked_sub(code.place.begin) else {
+            return code.place.first_line;
+        };
+        let place = place / self.layout.instruction_bytes;
         code.line(place, |lines| {
             let line = u32_at(lines, (place as usize).saturating_mul(4));
             line.unwrap_or(code.place.first_line)
         })
+    }
+
+    /// Without opcache functions live as long as a request, and others may lie there by now: one
+    /// that stays, or that has the frame's instruction in its code, is the same.
+    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
+        let layout = &self.layout;
+        let mut frames = Vec::with_capacity(copied.len());
+        let mut call = 0;
+        // What C puts between two calls has no function.
+        for copied in copied.iter().filter(|copied| copied.code != 0) {
+            let function = object(process, copied.code, FUNCTION_BYTES)
+                .or_else(|| object(process, copied.code, C_FUNCTION_BYTES))?;
+            let in_c = function.get(layout.kind as usize) == Some(&IN_C);
+            if !in_c {
+                let begin = u64_at(&function, layout.code as usize)?;
+                let count = u32_at(&function, layout.code_count as usize)?;
+                let end = begin.checked_add(u64::from(count) * layout.instruction_bytes)?;
+                let stays = u32_at(&function, layout.flags as usize)? & layout.immutable != 0;
+                if !stays && !(begin..end).contains(&copied.instruction) {
+                    return None;
+                }
+            }
+            frames.push(RawFrame {
+                address: 0,
+                code: copied.code,
+                instruction: copied.instruction,
+                call,
+            });
+            call += u64::from(copied.last && !in_c);
+        }
+        Some(frames)
     }
 
     fn current(

@@ -64,7 +64,7 @@ pub(crate) fn read(bytes: &[u8]) {
             let function = CopiedFunction {
                 code: words[0],
                 instruction: words[1],
-                call: 0,
+                last: false,
             };
             if let Some(Some(raw)) = python.raw_of_copied(process, &function) {
                 let _ = python.code_at(process, raw.code);

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use whywait_events::ModuleKind;
 
 use crate::interpreter::{
-    CodeNames, CopiedFunction, FoundInterpreter, Interpreter, LoopCalls, RawFrame, Reader,
+    CodeNames, CopiedFunction, CoroutinePlaces, FoundInterpreter, FramePlaces, Interpreter,
+    LastOfCall, LoopCalls, RawFrame, Reader, StatePlace,
 };
 use crate::loss::{Language, Loss, Losses, Unread};
 use crate::modules::{Image, Modules, PythonImage};
@@ -26,53 +27,6 @@ use layout::{Entry, Frames, PythonLayout};
 pub(crate) use read::CPython;
 pub use tasks::{CoroutineTask, TaskLocks, TaskPlace};
 
-/// Where CPython (from 3.8) has what a thread runs, as offsets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PythonPlaces {
-    /// In a thread's state: the innermost frame, or …
-    pub current: u64,
-    /// … what has it here.
-    pub current_in_cframe: Option<u64>,
-    /// In a frame: the one outside of it.
-    pub previous: u64,
-    /// In a frame: its code object.
-    pub code: u64,
-    /// In a frame: its instruction.
-    pub instruction: u64,
-    /// Which frame is the last one of a call of the interpreter's loop.
-    pub last_of_call: LastOfCall,
-    /// Where a thread's own data (`pthread_setspecific`) have the address of its state, from the
-    /// thread pointer on. `None`: not found.
-    pub own_state: Option<u64>,
-    /// In a thread's state: its thread pointer.
-    pub thread_pointer: u64,
-    /// `None`: before 3.11.
-    pub coroutines: Option<CoroutinePlaces>,
-}
-
-/// How the last frame of a call of the interpreter's loop is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LastOfCall {
-    /// Each frame is.
-    Each,
-    /// By a byte in it that is not 0.
-    Flag(u64),
-    /// It is the C function's that called the loop, and has no function: by who owns it.
-    Shim(u64),
-}
-
-/// How to know the coroutine that a thread runs.
-///
-/// A coroutine has its frame within itself. So the outermost of the frames that a generator owns is
-/// that of the task, for as long as that lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CoroutinePlaces {
-    /// In a frame: who owns it.
-    pub owner: u64,
-    /// Ids in the process's own pid namespace, and addresses of the states.
-    pub threads: Vec<(u32, u64)>,
-}
-
 /// Where a process's interpreter has what its threads run; `None`: it is not Python, of a version
 /// that is not known, or has not begun to run.
 pub(crate) fn places(
@@ -80,14 +34,16 @@ pub(crate) fn places(
     process: &mut Process,
     modules: &mut Modules,
     losses: &mut Losses,
-) -> Option<PythonPlaces> {
+) -> Option<FramePlaces> {
     reader.look_again(process, modules, losses);
     let runtime = reader.interpreter(process.tgid())?;
     let states = runtime.states(process)?;
     // Without a thread it has not begun.
     states.first()?;
-    let own_state = runtime.own_state(process, &states);
-    let thread_pointer = runtime.layout.thread.pointer();
+    let state = StatePlace::Own {
+        at: runtime.own_state(process, &states),
+        thread_pointer: runtime.layout.thread.pointer(),
+    };
     Some(match runtime.layout.frames {
         Frames::Objects {
             current,
@@ -95,15 +51,14 @@ pub(crate) fn places(
             code,
             last,
             ..
-        } => PythonPlaces {
+        } => FramePlaces {
             current,
             current_in_cframe: None,
             previous: back,
             code,
             instruction: last,
             last_of_call: LastOfCall::Each,
-            own_state,
-            thread_pointer,
+            state,
             coroutines: None,
         },
         Frames::Light {
@@ -113,18 +68,17 @@ pub(crate) fn places(
             code,
             instruction,
             entry,
-        } => PythonPlaces {
+        } => FramePlaces {
             current,
             current_in_cframe: indirect.map(|cframe| cframe.current),
             previous,
             code,
             instruction,
             last_of_call: match entry {
-                Entry::Flag(at) => LastOfCall::Flag(at),
+                Entry::Flag(at) => LastOfCall::Flag { at, mask: u8::MAX },
                 Entry::Shim(at) => LastOfCall::Shim(at),
             },
-            own_state,
-            thread_pointer,
+            state,
             coroutines: Some(CoroutinePlaces {
                 owner: entry.owner(),
                 threads: runtime.threads(process)?,
@@ -219,8 +173,15 @@ impl Interpreter for CPython {
         self.line_of(code, raw)
     }
 
-    fn copied(&self, process: &mut Process, function: &CopiedFunction) -> Option<Option<RawFrame>> {
-        self.raw_of_copied(process, function)
+    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
+        let mut frames = Vec::with_capacity(copied.len());
+        let mut call = 0;
+        for function in copied {
+            let raw = self.raw_of_copied(process, function)?;
+            frames.extend(raw.map(|raw| RawFrame { call, ..raw }));
+            call += u64::from(function.last);
+        }
+        Some(frames)
     }
 }
 

@@ -178,7 +178,7 @@ impl CPython {
             address: 0,
             code,
             instruction: function.instruction,
-            call: function.call,
+            call: 0,
         };
         if let Frames::Objects { .. } = self.layout.frames {
             // Its number, in four bytes.
@@ -471,13 +471,13 @@ mod tests {
                 let function = CopiedFunction {
                     code,
                     instruction,
-                    call: 3,
+                    last: false,
                 };
                 python.raw_of_copied(process, &function)
             };
             assert_eq!(at(0, 0), Some(None), "a shim");
             let known = at(made.code, begin + 4).flatten().expect("in its code");
-            assert_eq!((known.code, known.call), (made.code, 3));
+            assert_eq!(known.code, made.code);
             assert!(at(made.code, begin - 2).is_some(), "it has not begun");
             assert!(at(made.code, begin + 8).is_none(), "behind its code");
             assert!(at(made.code, begin - 4).is_none());

@@ -47,7 +47,7 @@ fn with_tasks(interpreter: &Path) -> bool {
 }
 
 fn all_tasks(unwinder: &mut Unwinder, tgid: u32) -> Vec<CoroutineTask> {
-    assert!(unwinder.python_places(tgid).is_some());
+    assert!(unwinder.frame_places(tgid).is_some());
     let places = unwinder.tasks(tgid);
     let tasks = places.into_iter();
     tasks

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
- * Functions of a thread of Python's, as they are when its stack is copied. They are not on it: the
+ * Functions of Python and PHP, as they are when a thread's stack is copied. They are not on it: the
  * interpreter has them in a list. Who reads that later finds the thread elsewhere, and where its
  * threads take turns, nearly always.
  */
@@ -17,14 +17,14 @@
 static __always_inline bool ends_call(const struct runtime *runtime, u8 last)
 {
 	return runtime->last_by == LAST_IS_SHIM ? last == OWNED_BY_C :
-						  last || runtime->last_by == LAST_IS_EACH;
+						  (last & runtime->last_mask) ||
+							  runtime->last_by == LAST_IS_EACH;
 }
 
 struct functions_walk {
 	const struct runtime *runtime;
-	struct python_function *functions;
+	struct interpreted_function *functions;
 	u64 frame;
-	u64 call;
 	u32 count;
 	u32 unread;
 };
@@ -33,7 +33,7 @@ static long read_function(u32 index, struct functions_walk *walk)
 {
 	const struct runtime *runtime = walk->runtime;
 	u64 frame = walk->frame;
-	struct python_function *function;
+	struct interpreted_function *function;
 	u8 last = 0;
 	bool ends;
 
@@ -53,20 +53,24 @@ static long read_function(u32 index, struct functions_walk *walk)
 	ends = ends_call(runtime, last);
 	if (ends && runtime->last_by == LAST_IS_SHIM)
 		function->code = 0;
-	function->call = walk->call;
-	walk->call += ends;
+	function->last = ends;
 	walk->count = index + 1;
 	return 0;
 }
 
 /*
- * The state that Python has of a thread, as an address of its process: the thread's own data lead
+ * The state that the interpreter has of a thread, as an address of its process: the thread's own data lead
  * to it, whenever it has begun.
  */
-static __always_inline u64 python_state(const struct runtime *runtime, u32 tid, u64 thread_pointer)
+static __always_inline u64 state_of(const struct runtime *runtime, const struct thread *thread,
+				    u64 thread_pointer)
 {
 	u64 state = 0, of = 0;
+	u32 tid = thread->tid;
 	u64 *known;
+
+	if (runtime->state)
+		return tid == thread->tgid ? runtime->state : 0;
 
 	if (runtime->own_state &&
 	    bpf_probe_read_user(&state, sizeof(state), (void *)(thread_pointer + runtime->own_state)))
@@ -88,9 +92,9 @@ static __noinline bool read_functions(struct functions_record *record,
 
 	if (!record || !runtime || !read_innermost(runtime, state, &walk.frame))
 		return false;
-	walk.functions = (struct python_function *)(record + 1);
+	walk.functions = (struct interpreted_function *)(record + 1);
 	bpf_loop(MOST_FUNCTIONS, read_function, &walk, 0);
-	record->stack_len = walk.count * sizeof(struct python_function);
+	record->stack_len = walk.count * sizeof(struct interpreted_function);
 	record->more = walk.frame != 0;
 	return walk.count && !walk.unread;
 }
@@ -112,11 +116,11 @@ static __always_inline void send_functions(void *ring, const struct thread *thre
 	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
 	if (!runtime || runtime->kind == RUNTIME_GO)
 		return;
-	state = python_state(runtime, thread->tid, thread_pointer);
+	state = state_of(runtime, thread, thread_pointer);
 	if (!state)
 		return;
 	record = bpf_ringbuf_reserve(
-		ring, sizeof(*record) + MOST_FUNCTIONS * sizeof(struct python_function), 0);
+		ring, sizeof(*record) + MOST_FUNCTIONS * sizeof(struct interpreted_function), 0);
 	/* A stack without them is looked at from outside. */
 	if (!record)
 		return;

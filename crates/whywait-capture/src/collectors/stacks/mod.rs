@@ -134,7 +134,7 @@ fn user_stack(
 
 /// The stack comes next.
 pub(crate) fn functions_came(record: &types::functions_record, bytes: &[u8], shared: &mut Shared) {
-    // As python_function has them.
+    // As interpreted_function has them.
     let words = bytes
         .as_chunks()
         .0
@@ -142,10 +142,10 @@ pub(crate) fn functions_came(record: &types::functions_record, bytes: &[u8], sha
         .map(|word| u64::from_ne_bytes(*word));
     let words: Vec<u64> = words.collect();
     let (functions, _) = words.as_chunks();
-    let function = |&[code, instruction, call]: &[u64; 3]| CopiedFunction {
+    let function = |&[code, instruction, last]: &[u64; 3]| CopiedFunction {
         code,
         instruction,
-        call,
+        last: last != 0,
     };
     let copied = CopiedFunctions {
         at_ns: record.at_ns,

@@ -20,16 +20,16 @@ struct user_stack_record {
 	u64 stack_key;
 };
 
-/* A function of Python's on a thread's stack. */
-struct python_function {
-	u64 code; /* its code object; 0: the C function that called the interpreter's loop */
+/* A function of an interpreter's on a thread's stack. */
+struct interpreted_function {
+	u64 code; /* its code object; 0: the frame is C's */
 	u64 instruction;
-	u64 call; /* of the loop, counted from the innermost one */
+	u64 last; /* its frame says that it is the last one of a call of the interpreter's loop */
 };
 
 /*
- * The functions of Python's on the stack that the next record of a thread has, innermost first:
- * followed by `stack_len` bytes of python_function.
+ * The functions of an interpreter's on the stack that the next record of a thread has, innermost
+ * first: followed by `stack_len` bytes of interpreted_function.
  */
 struct functions_record {
 	u32 type;

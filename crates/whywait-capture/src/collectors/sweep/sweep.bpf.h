@@ -11,7 +11,7 @@
 #include "collectors/stacks/functions.bpf.h"
 #include "core/bits.bpf.h"
 
-/* So much of a frame of Python's is read: all that is asked for lies within (before 3.11: all). */
+/* So much of an interpreter's frame is read: all that is asked for lies within. */
 #define FRAME_BYTES 80
 #define OLD_FRAME_BYTES 112
 
@@ -19,7 +19,7 @@ struct sweep_scratch {
 	struct sleeper_record record;
 	u8 stack[MAX_STACK_BYTES];
 	struct functions_record functions;
-	struct python_function of_python[MOST_FUNCTIONS];
+	struct interpreted_function interpreted[MOST_FUNCTIONS];
 	u8 frame[OLD_FRAME_BYTES];
 };
 
@@ -133,13 +133,12 @@ static long copy_piece(u32 i, struct copying *copying)
 	return 0;
 }
 
-/* The functions of a thread of Python's, as functions.bpf.h has them, of another process. */
+/* The functions of a thread, as functions.bpf.h has them, of another process. */
 struct sleeper_functions {
 	struct task_struct *task;
 	struct sweep_scratch *scratch;
 	const struct runtime *runtime;
 	u64 frame;
-	u64 call;
 	u32 count;
 	u32 unread;
 };
@@ -148,7 +147,7 @@ static long copy_function(u32 index, struct sleeper_functions *walk)
 {
 	const struct runtime *runtime = walk->runtime;
 	struct sweep_scratch *scratch = walk->scratch;
-	struct python_function *function;
+	struct interpreted_function *function;
 	u32 code = runtime->code_object, instruction = runtime->instruction,
 	    previous = runtime->previous, last = runtime->last,
 	    bytes = runtime->last_by == LAST_IS_EACH ? OLD_FRAME_BYTES : FRAME_BYTES;
@@ -162,15 +161,14 @@ static long copy_function(u32 index, struct sleeper_functions *walk)
 		walk->unread = 1;
 		return 1;
 	}
-	function = &scratch->of_python[index];
+	function = &scratch->interpreted[index];
 	ends = ends_call(runtime, scratch->frame[last]);
 	function->code = ends && runtime->last_by == LAST_IS_SHIM ?
 				 0 :
 				 *(u64 *)(scratch->frame + code);
 	function->instruction = *(u64 *)(scratch->frame + instruction);
-	function->call = walk->call;
+	function->last = ends;
 	walk->frame = *(u64 *)(scratch->frame + previous);
-	walk->call += ends;
 	walk->count = index + 1;
 	return 0;
 }
@@ -197,13 +195,17 @@ static __noinline bool copy_functions(struct task_struct *task, struct sweep_scr
 	runtime = bpf_map_lookup_elem(&runtimes, &tgid);
 	if (!runtime || runtime->kind == RUNTIME_GO)
 		return false;
-	if (runtime->own_state && !word_of(task, &state, pointer + runtime->own_state))
+	if (runtime->state)
+		state = tid == tgid ? runtime->state : 0;
+	else if (runtime->own_state && !word_of(task, &state, pointer + runtime->own_state))
 		state = 0;
-	if (!state) {
+	if (!state && !runtime->state) {
 		known = bpf_map_lookup_elem(&python_threads, &tid);
 		state = known ? *known : 0;
 	}
-	if (!state || !word_of(task, &of, state + runtime->thread_pointer) || of != pointer ||
+	if (!state ||
+	    (!runtime->state && (!word_of(task, &of, state + runtime->thread_pointer) ||
+				 of != pointer)) ||
 	    !word_of(task, &walk.frame, state + runtime->current))
 		return false;
 	if (runtime->current_in_cframe &&
@@ -212,7 +214,7 @@ static __noinline bool copy_functions(struct task_struct *task, struct sweep_scr
 	walk.runtime = runtime;
 	bpf_loop(MOST_FUNCTIONS, copy_function, &walk, 0);
 	scratch->functions.type = RECORD_FUNCTIONS;
-	scratch->functions.stack_len = walk.count * sizeof(struct python_function);
+	scratch->functions.stack_len = walk.count * sizeof(struct interpreted_function);
 	scratch->functions.tid = tid;
 	scratch->functions.more = walk.frame != 0;
 	scratch->functions.at_ns = 0;
@@ -294,7 +296,7 @@ int sweep(struct bpf_iter__task *ctx)
 		scratch->functions.ip = record->ip;
 		scratch->functions.sp = sp;
 		done = scratch->functions.stack_len;
-		if (done > sizeof(scratch->of_python) ||
+		if (done > sizeof(scratch->interpreted) ||
 		    bpf_seq_write(ctx->meta->seq, &scratch->functions,
 				  sizeof(scratch->functions) + done))
 			return 0;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
-use whywait_stacks::{CoroutinePlaces, LastOfCall, PythonPlaces, Runtimes, own_id};
+use whywait_stacks::{CoroutinePlaces, FramePlaces, LastOfCall, Runtimes, StatePlace, own_id};
 
 use looks::SlowTasks;
 
@@ -37,8 +37,8 @@ struct Tasks {
     runtimes: Runtimes,
     /// Interpreters that are young: when each is looked at again, and how often it was.
     young: Vec<(u32, Instant, u32)>,
-    /// Interpreters of which threads are known.
-    pythons: Vec<u32>,
+    /// Those of which it is known where they have frames.
+    interpreters: Vec<u32>,
     /// There is a program whose tasks are known.
     any: bool,
     slow: SlowTasks,
@@ -54,8 +54,8 @@ impl Keeper for Tasks {
     }
 
     fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
-        self.pythons
-            .retain(|tgid| follow_python(programs, shared, *tgid));
+        self.interpreters
+            .retain(|tgid| follow_interpreter(programs, shared, *tgid).is_some());
         // What is stuck was never seen to be slow.
         if self.any {
             self.slow.look(programs, shared)?;
@@ -78,7 +78,7 @@ impl Tasks {
         let now = Instant::now();
         let mut found = false;
         for tgid in shared.processes.take_begun() {
-            self.pythons.retain(|other| *other != tgid);
+            self.interpreters.retain(|other| *other != tgid);
             self.young.retain(|(other, ..)| *other != tgid);
             if let Some(code) = self.runtimes.go_code(tgid) {
                 let runtime = types::runtime {
@@ -87,15 +87,18 @@ impl Tasks {
                     code_bytes: code.end - code.start,
                     ..types::runtime::default()
                 };
-                found |= set(programs, tgid, &runtime);
+                if set(programs, tgid, &runtime) {
+                    found = true;
+                    self.any = true;
+                }
             } else if Runtimes::is_python(tgid) {
                 self.young.push((tgid, now, 0));
             }
         }
-        // Programs that have the interpreter within, as uWSGI: by their stacks.
-        for tgid in shared.output.unwinder.take_pythons() {
-            let is_known =
-                self.pythons.contains(&tgid) || self.young.iter().any(|(other, ..)| *other == tgid);
+        // Programs that have an interpreter within, as uWSGI: by their stacks.
+        for tgid in shared.output.unwinder.take_interpreters() {
+            let is_known = self.interpreters.contains(&tgid)
+                || self.young.iter().any(|(other, ..)| *other == tgid);
             if !is_known {
                 self.young.push((tgid, now, 0));
             }
@@ -105,15 +108,15 @@ impl Tasks {
             .partition(|(_, at, _)| *at <= now);
         self.young = later;
         for (tgid, _, tries) in due {
-            if follow_python(programs, shared, tgid) {
+            if let Some(tasks) = follow_interpreter(programs, shared, tgid) {
                 found = true;
-                self.pythons.push(tgid);
+                self.any |= tasks == HasTasks::Yes;
+                self.interpreters.push(tgid);
             } else if tries < TRIES {
                 let next = (tgid, now + BEGINS * (tries + 1), tries + 1);
                 self.young.push(next);
             }
         }
-        self.any |= found;
         if let Some(variables) = programs.variables_mut().filter(|_| found) {
             variables.runtimes_known = true;
         }
@@ -127,16 +130,23 @@ fn set(programs: &Programs, tgid: u32, runtime: &types::runtime) -> bool {
     map.update(&key, &value, MapFlags::ANY).is_ok()
 }
 
-/// Says where the threads of an interpreter have their frames. Whether any has.
-fn follow_python(programs: &Programs, shared: &mut Shared, tgid: u32) -> bool {
-    let Some(places) = shared.output.unwinder.python_places(tgid) else {
-        return false;
-    };
-    let Some(runtime) = runtime_of(&places) else {
-        return false;
+/// Whether an interpreter has tasks that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HasTasks {
+    Yes,
+    No,
+}
+
+/// Says where the threads of an interpreter have their frames. `None`: that is not known.
+fn follow_interpreter(programs: &Programs, shared: &mut Shared, tgid: u32) -> Option<HasTasks> {
+    let places = shared.output.unwinder.frame_places(tgid)?;
+    let runtime = runtime_of(&places)?;
+    let tasks = match places.coroutines {
+        Some(_) => HasTasks::Yes,
+        None => HasTasks::No,
     };
     let states = &programs.skel.maps.python_threads;
-    let mut found = places.own_state.is_some();
+    let mut found = !matches!(places.state, StatePlace::Own { at: None, .. });
     if let Some(CoroutinePlaces { threads, .. }) = &places.coroutines {
         for tid in shared.processes.threads(tgid) {
             let own = own_id(tgid, tid);
@@ -146,22 +156,26 @@ fn follow_python(programs: &Programs, shared: &mut Shared, tgid: u32) -> bool {
             }
         }
     }
-    found && set(programs, tgid, &runtime)
+    (found && set(programs, tgid, &runtime)).then_some(tasks)
 }
 
 /// As BPF has it; `None` with offsets that cannot be.
-fn runtime_of(places: &PythonPlaces) -> Option<types::runtime> {
+fn runtime_of(places: &FramePlaces) -> Option<types::runtime> {
     let offset = |at: u64| u32::try_from(at).ok();
-    let (last_by, last) = match places.last_of_call {
-        LastOfCall::Flag(at) => (last_frame::LAST_BY_FLAG, at),
-        LastOfCall::Shim(at) => (last_frame::LAST_IS_SHIM, at),
-        LastOfCall::Each => (last_frame::LAST_IS_EACH, 0),
+    let (last_by, last, mask) = match places.last_of_call {
+        LastOfCall::Flag { at, mask } => (last_frame::LAST_BY_FLAG, at, mask),
+        LastOfCall::Shim(at) => (last_frame::LAST_IS_SHIM, at, 0),
+        LastOfCall::Each => (last_frame::LAST_IS_EACH, 0, 0),
     };
     let kind = match places.coroutines {
         Some(_) => runtime_kind::RUNTIME_PYTHON,
-        None => runtime_kind::RUNTIME_OLD_PYTHON,
+        None => runtime_kind::RUNTIME_INTERPRETED,
     };
     let owner = places.coroutines.as_ref().map_or(0, |places| places.owner);
+    let (own_state, thread_pointer, state) = match places.state {
+        StatePlace::Own { at, thread_pointer } => (at.unwrap_or(0), thread_pointer, 0),
+        StatePlace::First(state) => (0, 0, state),
+    };
     Some(types::runtime {
         kind: kind.0,
         current: offset(places.current)?,
@@ -174,9 +188,11 @@ fn runtime_of(places: &PythonPlaces) -> Option<types::runtime> {
         code_object: offset(places.code)?,
         instruction: offset(places.instruction)?,
         last: offset(last)?,
+        last_mask: u32::from(mask),
         last_by: last_by.0,
-        own_state: offset(places.own_state.unwrap_or(0))?,
-        thread_pointer: offset(places.thread_pointer)?,
+        own_state: offset(own_state)?,
+        thread_pointer: offset(thread_pointer)?,
+        state,
         ..types::runtime::default()
     })
 }
@@ -192,10 +208,11 @@ fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
         code_object,
         instruction,
         last,
+        last_mask,
         last_by,
         own_state,
         thread_pointer,
-        pad,
+        state,
         code,
         code_bytes,
     } = *runtime;
@@ -208,12 +225,13 @@ fn bytes_of(runtime: &types::runtime) -> Vec<u8> {
         code_object,
         instruction,
         last,
+        last_mask,
         last_by,
         own_state,
         thread_pointer,
-        pad,
     ];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.extend(state.to_ne_bytes());
     bytes.extend(code.to_ne_bytes());
     bytes.extend(code_bytes.to_ne_bytes());
     bytes

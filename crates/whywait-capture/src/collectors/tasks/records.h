@@ -8,13 +8,14 @@
 #define MAX_RUNTIMES 4096
 #define MAX_PYTHON_THREADS 16384
 
-/* An old Python has frames of its functions, and none of coroutines that are told apart. */
-enum runtime_kind { RUNTIME_GO = 1, RUNTIME_PYTHON, RUNTIME_OLD_PYTHON };
+/* PHP and an old Python have frames of functions, and no coroutines that are told apart. */
+enum runtime_kind { RUNTIME_GO = 1, RUNTIME_PYTHON, RUNTIME_INTERPRETED };
 IN_BTF(enum runtime_kind, runtime_kind);
 
 /*
- * How the last frame of a call of Python's loop is known: by a byte that is not 0; by the one that
- * says whose it is, as it is the C function's that called the loop and has no function; or each is.
+ * How the last frame of a call of an interpreter's loop is known: by bits of a byte (`last_mask`);
+ * by the byte that says whose it is, as it is the C function's that called the loop and has no
+ * function; or each is.
  */
 enum last_frame { LAST_BY_FLAG, LAST_IS_SHIM, LAST_IS_EACH };
 IN_BTF(enum last_frame, last_frame);
@@ -36,6 +37,7 @@ struct runtime {
 	u32 code_object;
 	u32 instruction;
 	u32 last;
+	u32 last_mask;
 	u32 last_by;
 	/*
 	 * Where a thread's own data have the address of its state, from the thread pointer on (0: not
@@ -43,7 +45,7 @@ struct runtime {
 	 */
 	u32 own_state;
 	u32 thread_pointer;
-	u32 pad;
+	u64 state; /* or there is one, at this address, of the process's first thread; 0: not so */
 	/* Go's code in memory: it keeps the goroutine in R14, from 1.17 on, and C code does not. */
 	u64 code;
 	u64 code_bytes;

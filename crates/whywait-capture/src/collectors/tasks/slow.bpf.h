@@ -103,7 +103,8 @@ int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.tgid = socket->tgid;
 	runtime = bpf_map_lookup_elem(&runtimes, &record.tgid);
 	/* Which goroutine has read it is known; of Python's tasks none has. */
-	if (!runtime || (runtime->kind == RUNTIME_GO && !socket->recv_task))
+	if (!runtime || runtime->kind == RUNTIME_INTERPRETED ||
+	    (runtime->kind == RUNTIME_GO && !socket->recv_task))
 		return 0;
 	record.task = runtime->kind == RUNTIME_GO ? socket->recv_task : 0;
 	record.socket = socket->id;
