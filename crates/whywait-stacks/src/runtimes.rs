@@ -27,11 +27,13 @@ struct GoCode {
 }
 
 impl Runtimes {
-    /// Whether a process's program is a Python interpreter, by its name.
-    pub fn is_python(tgid: u32) -> bool {
+    /// Whether a process's program is an interpreter of which functions can be copied with stacks
+    /// (Python, PHP), by its name.
+    pub fn is_interpreter(tgid: u32) -> bool {
         std::fs::read_link(format!("/proc/{tgid}/exe")).is_ok_and(|program| {
             let name = program.file_name().unwrap_or_default();
-            name.as_encoded_bytes().starts_with(b"python")
+            let name = name.as_encoded_bytes();
+            name.starts_with(b"python") || name.starts_with(b"php")
         })
     }
 

@@ -711,10 +711,15 @@ impl Interpreters {
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<FramePlaces> {
-        if let Some(php) = self.php.interpreter(process.tgid()) {
-            return Some(php.places());
+        let tgid = process.tgid();
+        if !self.php.reads(tgid) {
+            let python = python::places(&mut self.python, process, modules, losses);
+            if python.is_some() {
+                return python;
+            }
+            self.php.look_again(process, modules, losses);
         }
-        python::places(&mut self.python, process, modules, losses)
+        self.php.interpreter(tgid).map(|php| php.places())
     }
 
     /// As [`Reader::splice`].

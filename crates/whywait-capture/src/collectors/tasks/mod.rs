@@ -91,7 +91,7 @@ impl Tasks {
                     found = true;
                     self.any = true;
                 }
-            } else if Runtimes::is_python(tgid) {
+            } else if Runtimes::is_interpreter(tgid) {
                 self.young.push((tgid, now, 0));
             }
         }
