@@ -73,9 +73,10 @@ pub(crate) trait Interpreter: Sized {
         None
     }
 
-    /// The frames of functions that were copied with a stack. `None`: one is not what it was.
-    fn copied(&self, _: &mut Process, _: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
-        None
+    /// The frames of functions that were copied with a stack, up to the first that is not what it
+    /// was.
+    fn copied(&self, _: &mut Process, _: &[CopiedFunction]) -> CopiedFrames {
+        CopiedFrames::default()
     }
 
     /// Whether a frame that is on the stack with another one, which is the innermost, can be
@@ -83,6 +84,14 @@ pub(crate) trait Interpreter: Sized {
     fn is_outside(_frame: u64, _of: u64) -> bool {
         true
     }
+}
+
+/// Frames of which the functions were copied, innermost first.
+#[derive(Debug, Default)]
+pub(crate) struct CopiedFrames {
+    pub(crate) frames: Vec<RawFrame>,
+    /// There was one more that is not what it was.
+    pub(crate) cut: bool,
 }
 
 /// What became of looking for an interpreter.
@@ -474,10 +483,12 @@ impl<I: Interpreter> Reader<I> {
         let ReadInterpreter {
             interpreter, come, ..
         } = self.find(process, modules, losses)??;
-        let chain = interpreter.copied(process, &copied.functions)?;
-        let groups = grouped(process, &chain, interpreter).ok()?;
+        let CopiedFrames { frames, cut } = interpreter.copied(process, &copied.functions);
+        let (groups, unread) = grouped(process, &frames, interpreter);
+        // The innermost function is not what it was, or there is none.
+        groups.first()?.first()?;
         *come = true;
-        let native = (native, complete && copied.all);
+        let native = (native, complete && copied.all && !cut && unread.is_none());
         self.merge_groups(process, &groups, native, modules, losses)
     }
 
@@ -905,28 +916,33 @@ pub(crate) fn groups<I: Interpreter>(
     let chain = interpreter
         .chain(process, thread, MAX_FRAMES)
         .ok_or(Unread::Memory)?;
-    grouped(process, &chain, interpreter)
+    match grouped(process, &chain, interpreter) {
+        (groups, None) => Ok(groups),
+        (_, Some(unread)) => Err(unread),
+    }
 }
 
-/// A thread's frames, as groups of one call of the loop each.
+/// A thread's frames, as groups of one call of the loop each, up to the first that cannot be read.
 fn grouped<I: Interpreter>(
     process: &mut Process,
     chain: &[RawFrame],
     interpreter: &mut I,
-) -> Result<Vec<OfOneCall>, Unread> {
+) -> (Vec<OfOneCall>, Option<Unread>) {
     let mut groups: Vec<OfOneCall> = Vec::new();
     let mut last = None;
     for raw in chain {
         if last.replace(raw.call) != Some(raw.call) {
             groups.push(Vec::new());
         }
-        let code = interpreter.code(process, raw).ok_or(Unread::Memory)?;
+        let Some(code) = interpreter.code(process, raw) else {
+            return (groups, Some(Unread::Memory));
+        };
         let line = interpreter.line(&code, raw);
         if let Some(group) = groups.last_mut() {
             group.push((code, line));
         }
     }
-    Ok(groups)
+    (groups, None)
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use whywait_events::ModuleKind;
 use crate::budget::{Budget, Charge};
 use crate::elf::{u32_at, u64_at};
 use crate::interpreter::{
-    CodeNames, CodePlace, CodePlaces, CopiedFunction, FoundInterpreter, FramePlaces, Interpreter,
-    LastOfCall, LoopCalls, RawFrame, StatePlace, frame_at,
+    CodeNames, CodePlace, CodePlaces, CopiedFrames, CopiedFunction, FoundInterpreter, FramePlaces,
+    Interpreter, LastOfCall, LoopCalls, RawFrame, StatePlace, frame_at,
 };
 use crate::loss::{Language, Unread};
 use crate::modules::{Image, Modules};
@@ -255,6 +255,25 @@ impl Php {
     }
 }
 
+impl Php {
+    /// Whether a function that was copied is in C; `None`: it is not what it was. Without opcache
+    /// functions live as long as a request, and the script's own code always: another one may lie
+    /// there by now. One that stays, or that has the frame's instruction in its code, is the same.
+    fn is_still(&self, process: &mut Process, copied: &CopiedFunction) -> Option<bool> {
+        let layout = &self.layout;
+        let function = object(process, copied.code, FUNCTION_BYTES)
+            .or_else(|| object(process, copied.code, C_FUNCTION_BYTES))?;
+        if *function.get(layout.kind as usize)? == IN_C {
+            return Some(true);
+        }
+        let begin = u64_at(&function, layout.code as usize)?;
+        let count = u32_at(&function, layout.code_count as usize)?;
+        let end = begin.checked_add(u64::from(count) * layout.instruction_bytes)?;
+        let stays = u32_at(&function, layout.flags as usize)? & layout.immutable != 0;
+        (stays || (begin..end).contains(&copied.instruction)).then_some(false)
+    }
+}
+
 impl Interpreter for Php {
     const KIND: ModuleKind = ModuleKind::Php;
     const LANGUAGE: Language = Language::Php;
@@ -422,27 +441,16 @@ impl Interpreter for Php {
         })
     }
 
-    /// Without opcache functions live as long as a request, and others may lie there by now: one
-    /// that stays, or that has the frame's instruction in its code, is the same.
-    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
-        let layout = &self.layout;
-        let mut frames = Vec::with_capacity(copied.len());
+    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> CopiedFrames {
+        let mut known = CopiedFrames::default();
         let mut call = 0;
         // What C puts between two calls has no function.
         for copied in copied.iter().filter(|copied| copied.code != 0) {
-            let function = object(process, copied.code, FUNCTION_BYTES)
-                .or_else(|| object(process, copied.code, C_FUNCTION_BYTES))?;
-            let in_c = function.get(layout.kind as usize) == Some(&IN_C);
-            if !in_c {
-                let begin = u64_at(&function, layout.code as usize)?;
-                let count = u32_at(&function, layout.code_count as usize)?;
-                let end = begin.checked_add(u64::from(count) * layout.instruction_bytes)?;
-                let stays = u32_at(&function, layout.flags as usize)? & layout.immutable != 0;
-                if !stays && !(begin..end).contains(&copied.instruction) {
-                    return None;
-                }
-            }
-            frames.push(RawFrame {
+            let Some(in_c) = self.is_still(process, copied) else {
+                known.cut = true;
+                break;
+            };
+            known.frames.push(RawFrame {
                 address: 0,
                 code: copied.code,
                 instruction: copied.instruction,
@@ -450,7 +458,7 @@ impl Interpreter for Php {
             });
             call += u64::from(copied.last && !in_c);
         }
-        Some(frames)
+        known
     }
 
     fn current(

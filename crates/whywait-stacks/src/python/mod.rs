@@ -17,8 +17,8 @@ use std::sync::Arc;
 use whywait_events::ModuleKind;
 
 use crate::interpreter::{
-    CodeNames, CopiedFunction, CoroutinePlaces, FoundInterpreter, FramePlaces, Interpreter,
-    LastOfCall, LoopCalls, RawFrame, Reader, StatePlace,
+    CodeNames, CopiedFrames, CopiedFunction, CoroutinePlaces, FoundInterpreter, FramePlaces,
+    Interpreter, LastOfCall, LoopCalls, RawFrame, Reader, StatePlace,
 };
 use crate::loss::{Language, Loss, Losses, Unread};
 use crate::modules::{Image, Modules, PythonImage};
@@ -173,15 +173,18 @@ impl Interpreter for CPython {
         self.line_of(code, raw)
     }
 
-    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> Option<Vec<RawFrame>> {
-        let mut frames = Vec::with_capacity(copied.len());
+    fn copied(&self, process: &mut Process, copied: &[CopiedFunction]) -> CopiedFrames {
+        let mut known = CopiedFrames::default();
         let mut call = 0;
         for function in copied {
-            let raw = self.raw_of_copied(process, function)?;
-            frames.extend(raw.map(|raw| RawFrame { call, ..raw }));
+            let Some(raw) = self.raw_of_copied(process, function) else {
+                known.cut = true;
+                break;
+            };
+            known.frames.extend(raw.map(|raw| RawFrame { call, ..raw }));
             call += u64::from(function.last);
         }
-        Some(frames)
+        known
     }
 }
 
