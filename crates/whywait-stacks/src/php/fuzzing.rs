@@ -11,6 +11,8 @@ pub(crate) fn read(bytes: &[u8]) {
         let _ = made.read(process);
         for function in [made.function, made.now, made.before] {
             made.not_met(process, function);
+            let inside = (function, made.code_of(function));
+            made.copied(process, &[(made.in_c, 0), inside]);
         }
     });
 }

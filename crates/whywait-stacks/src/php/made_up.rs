@@ -17,6 +17,7 @@ pub(super) struct MadeUpPhp {
     pub(super) globals: u64,
     pub(super) frames: [u64; 2],
     pub(super) class: u64,
+    pub(super) in_c: u64,
     /// The method.
     pub(super) function: u64,
     /// The functions that it is not in.
@@ -34,6 +35,7 @@ impl MadeUpPhp {
             globals: 0,
             frames: [0; 2],
             class: 0,
+            in_c: 0,
             function: 0,
             now: 0,
             before: 0,
@@ -52,6 +54,7 @@ impl MadeUpPhp {
         made.now = made.in_php("now", file, 40);
         made.before = made.in_php("before", file, 50);
         let in_c = made.memory.take(192);
+        made.in_c = in_c;
         made.memory.set(in_c, u64::from(IN_C));
         made.memory.set(in_c + LAYOUT.name, sleep);
         made.frames = [made.memory.take(80), made.memory.take(80)];
@@ -163,6 +166,24 @@ impl MadeUpPhp {
             found.push((code.name.clone(), php.line(&code, raw)));
         }
         Ok(found)
+    }
+
+    /// What is known of functions that came with a stack, innermost first, by their instructions.
+    pub(super) fn copied(
+        &self,
+        process: &mut Process,
+        functions: &[(u64, u64)],
+    ) -> (Vec<Option<String>>, bool) {
+        let mut php = self.php();
+        let copied = functions.iter().map(|&(code, instruction)| CopiedFunction {
+            code,
+            instruction,
+            last: true,
+        });
+        let copied: Vec<CopiedFunction> = copied.collect();
+        let CopiedFrames { frames, cut } = php.copied(process, &copied);
+        let mut name = |raw: &RawFrame| php.code(process, raw).map(|code| code.name.clone());
+        (frames.iter().map(&mut name).collect(), cut)
     }
 
     /// What a function that was not met is called, by its second instruction.

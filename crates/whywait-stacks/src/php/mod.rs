@@ -518,6 +518,24 @@ mod tests {
         assert_eq!(made.read(process), Err(Unread::Memory), "no name");
     }
 
+    #[test]
+    fn functions_that_came_with_a_stack() {
+        let process = &mut own_process();
+        let mut made = MadeUpPhp::new();
+        let inside = (made.function, made.code_of(made.function) + 32);
+        let elsewhere = (made.function, inside.1 + 64);
+        let copied = [(made.in_c, 0), (0, 0), inside];
+        let both = ["sleep", "Orders::load"].map(|name| Some(name.to_owned()));
+        assert_eq!(made.copied(process, &copied), (both.to_vec(), false));
+        let copied = [(made.in_c, 0), elsewhere, inside];
+        let (names, cut) = made.copied(process, &copied);
+        assert_eq!((names.len(), cut), (3, false), "it stays where it is");
+        // Of a request that has ended, another function may lie there by now.
+        made.set_flags(made.function + LAYOUT.flags, 0);
+        assert_eq!(made.copied(process, &copied), (both[..1].to_vec(), true));
+        assert_eq!(made.copied(process, &[(8, 8)]), (vec![], true), "no memory");
+    }
+
     /// Whatever is in memory: what is taken for frames keeps its bounds.
     #[test]
     fn made_up_memory_is_bounded() {
