@@ -59,8 +59,8 @@ static long read_function(u32 index, struct functions_walk *walk)
 }
 
 /*
- * The state that the interpreter has of a thread, as an address of its process: the thread's own data lead
- * to it, whenever it has begun.
+ * The state that the interpreter has of a thread, as an address of its process. A thread of Python
+ * has it among its own data, whenever it has begun.
  */
 static __always_inline u64 state_of(const struct runtime *runtime, const struct thread *thread,
 				    u64 thread_pointer)
@@ -71,9 +71,9 @@ static __always_inline u64 state_of(const struct runtime *runtime, const struct 
 
 	if (runtime->state)
 		return tid == thread->tgid ? runtime->state : 0;
-
 	if (runtime->own_state &&
-	    bpf_probe_read_user(&state, sizeof(state), (void *)(thread_pointer + runtime->own_state)))
+	    bpf_probe_read_user(&state, sizeof(state),
+				(void *)(thread_pointer + runtime->own_state)))
 		state = 0;
 	if (!state) {
 		known = bpf_map_lookup_elem(&python_threads, &tid);

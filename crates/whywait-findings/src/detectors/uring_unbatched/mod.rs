@@ -8,11 +8,11 @@
 //! **Cost.** The CPU time within `io_uring_enter`, by samples, and twice their standard error: part
 //! of it is the operations' own, hence a bound.
 //!
-//! **Guards.** Only where the kernel takes what is submitted for a notable part of the time in which
-//! the ring is in use, however many calls there are: what a loop's calls take that look for
-//! completions is not theirs. And where several operations are under way at a time for the most part:
-//! who cannot go on without the one has nothing else to submit. Not with a poller of the kernel's,
-//! which needs no calls. A note only, one for a process: nothing waits for it.
+//! **Guards.** Only where the kernel takes what is submitted for a notable part of the time in
+//! which the ring is in use, however many calls there are: what a loop's calls take that look for
+//! completions is not theirs. And where several operations are under way at a time for the most
+//! part: who cannot go on without the one has nothing else to submit. Not with a poller of the
+//! kernel's, which needs no calls. A note only, one for a process: nothing waits for it.
 
 use std::collections::BTreeMap;
 
