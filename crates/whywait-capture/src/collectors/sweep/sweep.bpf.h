@@ -11,16 +11,20 @@
 #include "collectors/stacks/functions.bpf.h"
 #include "core/bits.bpf.h"
 
-/* So much of an interpreter's frame is read: all that is asked for lies within. */
+/*
+ * So much of an interpreter's frame is read: all that is asked for lies within (user space sees to
+ * that). The bounds of an offset are a power of two: for the verifier a mask holds everywhere.
+ */
 #define FRAME_BYTES 80
 #define OLD_FRAME_BYTES 112
+#define FRAME_OFFSETS 128
 
 struct sweep_scratch {
 	struct sleeper_record record;
 	u8 stack[MAX_STACK_BYTES];
 	struct functions_record functions;
 	struct interpreted_function interpreted[MOST_FUNCTIONS];
-	u8 frame[OLD_FRAME_BYTES];
+	u8 frame[FRAME_OFFSETS + 8];
 };
 
 struct {
@@ -143,32 +147,33 @@ struct sleeper_functions {
 	u32 unread;
 };
 
+static __always_inline u64 word_of_frame(const struct sweep_scratch *scratch, u32 offset)
+{
+	return *(u64 *)(scratch->frame + (offset & (FRAME_OFFSETS - 1)));
+}
+
 static long copy_function(u32 index, struct sleeper_functions *walk)
 {
 	const struct runtime *runtime = walk->runtime;
 	struct sweep_scratch *scratch = walk->scratch;
 	struct interpreted_function *function;
-	u32 code = runtime->code_object, instruction = runtime->instruction,
-	    previous = runtime->previous, last = runtime->last,
-	    bytes = runtime->last_by == LAST_IS_EACH ? OLD_FRAME_BYTES : FRAME_BYTES;
+	u32 bytes = runtime->last_by == LAST_IS_EACH ? OLD_FRAME_BYTES : FRAME_BYTES;
 	bool ends;
 
 	if (!walk->frame || index >= MOST_FUNCTIONS)
 		return 1;
-	if (code > OLD_FRAME_BYTES - 8 || instruction > OLD_FRAME_BYTES - 8 ||
-	    previous > OLD_FRAME_BYTES - 8 || last > OLD_FRAME_BYTES - 8 ||
-	    bpf_copy_from_user_task(scratch->frame, bytes, (void *)walk->frame, walk->task, 0)) {
+	if (bpf_copy_from_user_task(scratch->frame, bytes, (void *)walk->frame, walk->task, 0)) {
 		walk->unread = 1;
 		return 1;
 	}
 	function = &scratch->interpreted[index];
-	ends = ends_call(runtime, scratch->frame[last]);
+	ends = ends_call(runtime, scratch->frame[runtime->last & (FRAME_OFFSETS - 1)]);
 	function->code = ends && runtime->last_by == LAST_IS_SHIM ?
 				 0 :
-				 *(u64 *)(scratch->frame + code);
-	function->instruction = *(u64 *)(scratch->frame + instruction);
+				 word_of_frame(scratch, runtime->code_object);
+	function->instruction = word_of_frame(scratch, runtime->instruction);
 	function->last = ends;
-	walk->frame = *(u64 *)(scratch->frame + previous);
+	walk->frame = word_of_frame(scratch, runtime->previous);
 	walk->count = index + 1;
 	return 0;
 }
@@ -230,9 +235,8 @@ int sweep(struct bpf_iter__task *ctx)
 	struct thread *thread;
 	struct pt_regs *regs;
 	struct copying copying = {};
-	bool has_functions;
-	u32 zero = 0, seq, done;
-	u64 now, sp;
+	u32 zero = 0, seq;
+	u64 now, sp, done, functions = 0;
 
 	if (!task)
 		return 0;
@@ -282,28 +286,28 @@ int sweep(struct bpf_iter__task *ctx)
 	copying.sp = sp;
 	bpf_loop(MAX_STACK_BYTES / STACK_PIECE, copy_piece, &copying, 0);
 	done = copying.done;
-	has_functions = runtimes_known && done <= MAX_STACK_BYTES / 2 &&
-			copy_functions(task, scratch, thread);
+	if (runtimes_known && done <= MAX_STACK_BYTES / 2 && copy_functions(task, scratch, thread))
+		functions = scratch->functions.stack_len;
 	if (thread->seq != seq || thread->state != THREAD_SLEEPING) {
 		COUNT(sleeper_moved);
 		return 0;
 	}
+	/* For the verifier, which else sees another copy of a size compared than used. */
+	barrier_var(functions);
+	barrier_var(done);
+	if (functions > sizeof(scratch->interpreted))
+		return 0;
+	/* When the reader's buffer is full the kernel comes back to this task with an empty one. */
+	if (functions) {
+		scratch->functions.ip = record->ip;
+		scratch->functions.sp = sp;
+		if (bpf_seq_write(ctx->meta->seq, &scratch->functions,
+				  sizeof(scratch->functions) + functions))
+			return 0;
+	}
 	record->stack_len = done;
 	if (done > MAX_STACK_BYTES)
 		return 0;
-	/* When the reader's buffer is full the kernel comes back to this task with an empty one. */
-	if (has_functions) {
-		scratch->functions.ip = record->ip;
-		scratch->functions.sp = sp;
-		done = scratch->functions.stack_len;
-		if (done > sizeof(scratch->interpreted) ||
-		    bpf_seq_write(ctx->meta->seq, &scratch->functions,
-				  sizeof(scratch->functions) + done))
-			return 0;
-		done = copying.done;
-		if (done > MAX_STACK_BYTES)
-			return 0;
-	}
 	if (bpf_seq_write(ctx->meta->seq, scratch, sizeof(*record) + done))
 		return 0;
 	thread->stack_seq = seq + 1;

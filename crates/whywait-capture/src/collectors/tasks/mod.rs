@@ -159,9 +159,13 @@ fn follow_interpreter(programs: &Programs, shared: &mut Shared, tgid: u32) -> Op
     (found && set(programs, tgid, &runtime)).then_some(tasks)
 }
 
+/// As much of a frame is read (`sweep.bpf.h`) as lies around this.
+const MOST_FRAME_OFFSET: u32 = 104;
+
 /// As BPF has it; `None` with offsets that cannot be.
 fn runtime_of(places: &FramePlaces) -> Option<types::runtime> {
     let offset = |at: u64| u32::try_from(at).ok();
+    let of_frame = |at: u64| offset(at).filter(|at| *at <= MOST_FRAME_OFFSET);
     let (last_by, last, mask) = match places.last_of_call {
         LastOfCall::Flag { at, mask } => (last_frame::LAST_BY_FLAG, at, mask),
         LastOfCall::Shim(at) => (last_frame::LAST_IS_SHIM, at, 0),
@@ -183,11 +187,11 @@ fn runtime_of(places: &FramePlaces) -> Option<types::runtime> {
             Some(at) => offset(at)?.checked_add(1)?,
             None => 0,
         },
-        previous: offset(places.previous)?,
+        previous: of_frame(places.previous)?,
         owner: offset(owner)?,
-        code_object: offset(places.code)?,
-        instruction: offset(places.instruction)?,
-        last: offset(last)?,
+        code_object: of_frame(places.code)?,
+        instruction: of_frame(places.instruction)?,
+        last: of_frame(last)?,
         last_mask: u32::from(mask),
         last_by: last_by.0,
         own_state: offset(own_state)?,
