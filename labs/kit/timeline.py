@@ -1,13 +1,16 @@
 """Clients that each wait for their answer, and what the server says became of each request.
 
     timeline.py ADDRESS [--clients N] [--rounds N|--seconds N] [--path PATH] [--reconnect]
-                [--pause-ms N] [--peer ADDRESS] [--warm-up N] [--midst SECONDS] [--expect RULE]…
+                [--pause-ms N] [--peer ADDRESS] [--warm-up N] [--midst SECONDS] [--moments]
+                [--expect RULE]…
 
 --reconnect   each request has a connection of its own
 --peer        whom the server asks, for the ground truth
 --warm-up     each client asks so often before whywait attaches
 --midst       whywait attaches while they ask, and they stop so long after: most of what it sees of
               a queue began before
+--moments     the ground truth has all of each client's requests: when it was sent, read, begun,
+              ended and answered, in milliseconds of CLOCK_MONOTONIC
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
@@ -90,6 +93,7 @@ def main():
     parser.add_argument("--peer")
     parser.add_argument("--warm-up", type=int, default=0)
     parser.add_argument("--midst", type=float)
+    parser.add_argument("--moments", action="store_true")
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     args.stop = threading.Event()
@@ -134,6 +138,11 @@ def main():
     }
     if ran := sorted(one_ran for one in clients for one_ran in one.ran):
         truth["ran"] = ran
+    if args.moments:
+        truth["moments"] = [
+            [[round(moment, 2) for moment in request] for request in one.requests]
+            for one in clients
+        ]
     if args.midst:
         # How old the oldest was that was under way by then.
         ages = [attached - sent for sent, *_, received in requests if sent < attached < received]

@@ -4,3 +4,4 @@ mod catalogue;
 mod conservation;
 mod corpus;
 mod names;
+mod parked;

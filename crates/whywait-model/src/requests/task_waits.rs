@@ -8,6 +8,7 @@
 //! unless it answers another one that is under way at the same time: then its looks are nobody's.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use schemars::JsonSchema;
@@ -450,6 +451,17 @@ impl Model {
 }
 
 impl<'m> RequestRef<'m> {
+    /// What the looks at its task say that it did: from when until when each looked, what the task
+    /// waited for, and in which function of the program's own.
+    pub fn task_doings(
+        self,
+    ) -> impl Iterator<Item = (RangeInclusive<Ns>, TaskWaitKind, Option<String>)> {
+        self.task_looks().map(move |look| {
+            let doing = TaskDoing::of(look, &self.model().stacks);
+            (look.at_ns..=look.read_ns, doing.kind, doing.function)
+        })
+    }
+
     /// The looks at its task that tell what it waited for; none where several requests are under
     /// way on its connection, or another task than the one that read it has answered. (net/http may
     /// read the first byte of a request in a goroutine that then ends, and whose place another one
