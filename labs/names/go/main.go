@@ -1,6 +1,6 @@
-// A server with a thread for each connection, in four functions by the client's number: it computes,
-// sleeps, waits for a lock, calls another service, each by system calls that block the thread. Each
-// answer says which function the thread was in, and from when until when.
+// A server with a thread for each connection, in four functions by the client's number: it
+// computes, sleeps, waits for a lock, calls another service, each by system calls that block the
+// thread. Each answer says which function the thread was in, and from when until when.
 //
 //	names PEER
 package main
@@ -95,7 +95,8 @@ func calling() (begun, ended int64) {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	must(err)
 	must(syscall.Connect(socket, &peer))
-	_, err = syscall.Write(socket, []byte(fmt.Sprintf("GET /ms=%d HTTP/1.1\r\n\r\n", long.Milliseconds())))
+	request := fmt.Sprintf("GET /ms=%d HTTP/1.1\r\n\r\n", long.Milliseconds())
+	_, err = syscall.Write(socket, []byte(request))
 	must(err)
 	answer := make([]byte, 4096)
 	for err = syscall.EINTR; err == syscall.EINTR; {
