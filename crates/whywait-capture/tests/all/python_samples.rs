@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use whywait_capture::{Options, Session};
-use whywait_events::recording::Recording;
+use whywait_events::recording::{NamedFrame, Recording};
 use whywait_events::{ModuleKind, Sample};
 
 use crate::common::{self, Running};
@@ -43,6 +43,8 @@ fn interpreters() -> Vec<PathBuf> {
 struct Sampled {
     at_ns: u64,
     python: Vec<(String, u32)>,
+    /// The innermost frame is none of Python's.
+    in_c: bool,
 }
 
 struct Watched {
@@ -117,18 +119,20 @@ fn watch(interpreter: &Path, mode: &str, time: Duration) -> Watched {
     let short = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let mut samples = Vec::new();
     let mut take = |sample: &Sample| {
-        let frames = stacks.named(sample.user_stack);
-        let python = frames.filter(|frame| {
+        let frames: Vec<_> = stacks.named(sample.user_stack).collect();
+        let is_python = |frame: &&NamedFrame<'_>| {
             frame
                 .module
                 .is_some_and(|module| module.kind == ModuleKind::Python)
-        });
+        };
+        let python = frames.iter().filter(|frame| is_python(frame));
         let python = python
             .map(|frame| (short(&frame.names[0].name), frame.names[0].line))
             .collect();
         samples.push(Sampled {
             at_ns: sample.at_ns,
             python,
+            in_c: !frames.first().is_some_and(|frame| is_python(&frame)),
         });
     };
     recording.read::<Sample>(None, &mut take).expect("samples");
@@ -178,11 +182,12 @@ impl Watched {
 
 #[test]
 fn a_function_that_burns_is_named_with_its_callers() {
+    // Each may be at any of its lines when it is sampled, the outer ones where they call.
     let wanted = [
-        ("burn_steadily", [13, 16]),
-        ("handle", [20, 21]),
-        ("outer", [24, 25]),
-        ("<module>", [1, 67]),
+        ("burn_steadily", &[13, 14, 15, 16][..]),
+        ("handle", &[20, 21]),
+        ("outer", &[24, 25]),
+        ("<module>", &[1, 67]),
     ];
     let Some(_turn) = common::together() else {
         return;
@@ -272,8 +277,11 @@ fn a_function_that_sleeps_is_not_where_the_cpu_went() {
     };
     for interpreter in interpreters() {
         let watched = watch(&interpreter, "short", Duration::from_secs(2));
-        // The thread may be met on its way into the sleep.
+        // The thread may be met on its way into the sleep and out of it, in C.
         watched.most(98, "without the sleep", |sample| {
+            sample.in_c || !sample.python.iter().any(|(name, _)| name == "rest")
+        });
+        watched.most(90, "not in the sleep's function either", |sample| {
             !sample.python.iter().any(|(name, _)| name == "rest")
         });
     }

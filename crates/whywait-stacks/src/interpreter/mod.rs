@@ -450,19 +450,33 @@ impl<I: Interpreter> Reader<I> {
     }
 
     /// The native frames (and whether they reach the thread's start) with those of the
-    /// interpreter's loop replaced by its functions; `None`: there are none, or there was a doubt.
+    /// interpreter's loop replaced by its functions: those that were copied with the stack, or all
+    /// that there are if these are more and the thread still sleeps. `None`: there are none, or
+    /// there was a doubt.
     pub(crate) fn splice(
         &mut self,
         process: &mut Process,
-        sleeper: Sleeper<'_>,
+        (sleeper, copied): (Sleeper<'_>, Option<&CopiedFunctions>),
         native: (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
+        if let Some(all) = copied.filter(|copied| copied.all) {
+            let spliced = self.splice_copied(process, all, native, modules, losses);
+            if spliced.is_some() {
+                return spliced;
+            }
+        }
         let ReadInterpreter { interpreter, .. } = self.find(process, modules, losses)??;
         match read_asleep(process, sleeper, interpreter) {
             Ok(groups) => self.merge_groups(process, &groups, native, modules, losses),
             Err(unread) => {
+                if let Some(some) = copied.filter(|copied| !copied.all) {
+                    let spliced = self.splice_copied(process, some, native, modules, losses);
+                    if spliced.is_some() {
+                        return spliced;
+                    }
+                }
                 losses.count_unread(I::LANGUAGE, unread);
                 self.splice_woken(process, sleeper, native.0, modules)
             }
@@ -737,21 +751,16 @@ impl Interpreters {
     pub(crate) fn splice(
         &mut self,
         process: &mut Process,
-        (sleeper, copied): (Sleeper<'_>, Option<&CopiedFunctions>),
+        asleep: (Sleeper<'_>, Option<&CopiedFunctions>),
         native: (&[Walked], bool),
         modules: &mut Modules,
         losses: &mut Losses,
     ) -> Option<Vec<Frame>> {
         let Self { python, ruby, php } = self;
-        copied
-            .and_then(|copied| {
-                python
-                    .splice_copied(process, copied, native, modules, losses)
-                    .or_else(|| php.splice_copied(process, copied, native, modules, losses))
-            })
-            .or_else(|| python.splice(process, sleeper, native, modules, losses))
-            .or_else(|| ruby.splice(process, sleeper, native, modules, losses))
-            .or_else(|| php.splice(process, sleeper, native, modules, losses))
+        python
+            .splice(process, asleep, native, modules, losses)
+            .or_else(|| ruby.splice(process, asleep, native, modules, losses))
+            .or_else(|| php.splice(process, asleep, native, modules, losses))
     }
 
     /// As [`Reader::splice_running`].
