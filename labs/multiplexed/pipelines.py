@@ -3,7 +3,8 @@
     pipelines.py ADDRESS batches|ahead
 
 batches   a client sends 20 commands in one piece, has all answers, and sends the next
-ahead     a client sends a command every 0.1 ms, whatever it has been answered
+ahead     a client sends a command every 0.1 ms, whatever it has been answered; one in 50 takes as
+          long as several of these, so that the next ones come before its answer
 
 Four clients each.
 """
@@ -20,6 +21,9 @@ import client  # noqa: E402  pylint: disable=wrong-import-position
 
 CLIENTS, SECONDS, BATCH, PAUSE_S = 4, 3.0, 20, 1e-4
 COMMAND = b"*2\r\n$4\r\nLLEN\r\n$4\r\nlist\r\n"
+SCRIPT = b"local i = 0 while i < 50000 do i = i + 1 end return 0"
+LONG_COMMAND = b"*3\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n$1\r\n0\r\n" % (len(SCRIPT), SCRIPT)
+LONG_EVERY = 50
 
 
 class Client(threading.Thread):
@@ -37,7 +41,8 @@ class Client(threading.Thread):
             reader = threading.Thread(target=self.receive_all, daemon=True)
             reader.start()
             while time.monotonic() < end:
-                self.send(1)
+                is_long = self.sent % LONG_EVERY == 0
+                self.send(1, LONG_COMMAND if is_long else COMMAND)
                 time.sleep(PAUSE_S)
             self.socket.shutdown(socket.SHUT_WR)
             reader.join()
@@ -49,8 +54,8 @@ class Client(threading.Thread):
                 self.receive()
             self.took.append(client.now_ms() - begun)
 
-    def send(self, commands):
-        self.socket.sendall(COMMAND * commands)
+    def send(self, commands, command=COMMAND):
+        self.socket.sendall(command * commands)
         self.sent += commands
 
     def receive(self):
