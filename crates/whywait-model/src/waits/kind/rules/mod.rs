@@ -66,7 +66,8 @@ const STOPPED: &[Rule] = &[
 /// A wait until every CPU has left what it did with something that is to be replaced.
 pub(super) const GRACE_PERIOD: &str = "RCU grace period";
 
-/// Things of the kernel's own.
+/// Things of the kernel's own. A grace period ends when whatever runs on the other CPUs has been
+/// interrupted once, queued work when a thread of the kernel's has done it.
 const REST: &[Rule] = &[
     on(
         &[
@@ -79,7 +80,7 @@ const REST: &[Rule] = &[
             "__synchronize_srcu",
         ],
         GRACE_PERIOD,
-        Part::Unknown,
+        Part::Thread,
     ),
     on(
         &[
@@ -89,7 +90,7 @@ const REST: &[Rule] = &[
             "__lru_add_drain_all",
         ],
         "kernel work queue",
-        Part::Unknown,
+        Part::Thread,
     ),
     on(&["wait_for_random_bytes"], "randomness", Part::Unknown),
     on(

@@ -112,7 +112,7 @@ fn sockets() {
             D,
             "synchronize_rcu_normal packet_release sock_close __fput __x64_sys_close",
             "RCU grace period",
-            Some(Part::Unknown),
+            Some(Part::Thread),
         ),
     ]);
 }
