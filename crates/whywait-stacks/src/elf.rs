@@ -234,6 +234,18 @@ impl<'f, R: ReadAt + ?Sized> Elf<'f, R> {
         Some(i32::from_le_bytes(bytes.try_into().ok()?))
     }
 
+    /// Where in the file the byte is that an address, as the file states it, has.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        let holds = |s: &&Segment| address >= s.address && address - s.address < s.size;
+        let segment = self.segments.iter().find(holds)?;
+        segment.offset.checked_add(address - segment.address)
+    }
+
+    /// So many bytes of code at an offset in the file.
+    pub(crate) fn code_at(&self, offset: u64, size: u64) -> Option<Vec<u8>> {
+        self.bytes(offset, size, size)
+    }
+
     fn bytes(&self, offset: u64, size: u64, at_most: u64) -> Option<Vec<u8>> {
         if size > at_most || offset.checked_add(size)? > self.length {
             return None;

@@ -132,6 +132,29 @@ impl GoTable {
         (!code.is_empty()).then_some(code)
     }
 
+    /// Calls `visit` with the name of each function and where its code is, as the file states
+    /// addresses.
+    pub(crate) fn each_function(&self, mut visit: impl FnMut(&[u8], Range<u64>)) {
+        let word = |at: Option<usize>| u32_at(&self.bytes, at?);
+        let address = |offset: u32| self.text.checked_add(u64::from(offset));
+        for i in 0..self.functions {
+            let place = i.checked_mul(8).and_then(|at| self.table.checked_add(at));
+            let of = |bytes: usize| place.and_then(|place| place.checked_add(bytes));
+            let (Some(start), Some(record), Some(end)) =
+                (word(place), word(of(4)), word(of(8)))
+            else {
+                return;
+            };
+            let record = self.table.checked_add(record as usize);
+            if let (Some(start), Some(end)) = (address(start), address(end))
+                && let Some(name) = record.and_then(|record| self.record_name(record))
+                && start < end
+            {
+                visit(name, start..end);
+            }
+        }
+    }
+
     /// Start of the function that holds `address`, and the offset of its record.
     fn function(&self, address: u64) -> Option<(u32, usize)> {
         let offset = u32::try_from(address.checked_sub(self.text)?).ok()?;

@@ -468,7 +468,7 @@ fn executed_as(tgid: u32, path: &[u8]) -> Option<Vec<u8>> {
 /// Where the mapped file can be opened. `map_files` leads to the very file, also when it was
 /// deleted or replaced; it needs a capability that a confined recorder may lack, then the path in
 /// the process's own mount namespace serves, if the inode is still that of the mapping.
-fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Metadata)> {
+pub(crate) fn find_file(tgid: u32, mapping: &Mapping, path: &[u8]) -> Option<(PathBuf, Metadata)> {
     let Range { start, end } = mapping.range;
     let direct = PathBuf::from(format!("/proc/{tgid}/map_files/{start:x}-{end:x}"));
     if let Ok(metadata) = std::fs::metadata(&direct) {

@@ -325,6 +325,13 @@ pub(crate) struct CaptureArgs {
     /// not looked at. At most 200 of each kind are kept apart.
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',', value_enum)]
     pub(crate) names: Vec<NamesOf>,
+    /// Follow HTTP/2 in TLS, too (OpenSSL, BoringSSL, Go): each of its streams is a request
+    ///
+    /// For that probes are set in the target's processes, at the functions by which its TLS library
+    /// takes and gives clear text. Each call of one stops for some microseconds. Of the text the
+    /// heads of frames are looked at, and what --names asks for.
+    #[arg(long)]
+    pub(crate) tls: bool,
 }
 
 /// How to report.

@@ -63,6 +63,7 @@ pub(crate) fn capture(config: &CaptureConfig) -> anyhow::Result<CaptureOutcome> 
         stack_bytes: config.stack_bytes,
         full: config.full,
         names: config.names,
+        tls: config.tls,
         looks_in_segment: if config.in_rotation { 30 } else { 1 },
         // For benchmarks; the kernel's clock around each program costs more than most of the
         // programs.

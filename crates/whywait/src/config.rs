@@ -48,6 +48,7 @@ pub(crate) struct CaptureConfig {
     pub(crate) full: bool,
     /// What requests and calls are called is wanted.
     pub(crate) names: NamesWanted,
+    pub(crate) tls: bool,
     /// Nothing is said but errors.
     pub(crate) quiet: bool,
     /// Another whywait has asked for it, and asks for the next one before it ends.
@@ -304,6 +305,7 @@ pub(crate) fn capture(
         stack_bytes: args.stack_bytes,
         debug_files: args.debug_files.clone(),
         full: args.detail == Detail::Full,
+        tls: args.tls,
         names: NamesWanted {
             routes: args.names.contains(&NamesOf::Routes),
             statements: args.names.contains(&NamesOf::Statements),

@@ -23,11 +23,12 @@ pub(crate) mod sweep;
 pub(crate) mod tails;
 pub(crate) mod tasks;
 pub(crate) mod threads;
+pub(crate) mod tls;
 pub(crate) mod uring;
 
 /// All collectors, in the order in which they are attached, and look: switches before the threads
 /// that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 22] = [
+pub(crate) const ALL: [&Collector; 23] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -46,6 +47,7 @@ pub(crate) const ALL: [&Collector; 22] = [
     &responses::COLLECTOR,
     &exchanges::COLLECTOR,
     &names::COLLECTOR,
+    &tls::COLLECTOR,
     &tasks::COLLECTOR,
     &cpu::COLLECTOR,
     &cpu_limit::COLLECTOR,

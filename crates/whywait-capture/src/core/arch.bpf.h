@@ -30,6 +30,11 @@ static __always_inline s32 call_number(const struct pt_regs *regs)
 /* Where Go has the goroutine that runs. */
 #define GO_TASK(regs) ((regs)->r14)
 
+/* … and what a function is given first, and gives back (its internal ABI, since 1.17). */
+#define GO_ARGUMENT_1(regs) ((regs)->ax)
+#define GO_ARGUMENT_2(regs) ((regs)->bx)
+#define GO_RESULT(regs) ((regs)->ax)
+
 /* Where the C library has a thread's own data. */
 #define THREAD_POINTER(task) ((task)->thread.fsbase)
 
@@ -61,6 +66,9 @@ static __always_inline s32 call_number(const struct pt_regs *regs)
 #define KEPT_REGISTER(regs) (__PT_REGS_CAST(regs)->regs[19])
 #define OTHER_KEPT_REGISTER(regs) (__PT_REGS_CAST(regs)->regs[20])
 #define GO_TASK(regs) (__PT_REGS_CAST(regs)->regs[28])
+#define GO_ARGUMENT_1(regs) (__PT_REGS_CAST(regs)->regs[0])
+#define GO_ARGUMENT_2(regs) (__PT_REGS_CAST(regs)->regs[1])
+#define GO_RESULT(regs) (__PT_REGS_CAST(regs)->regs[0])
 #define THREAD_POINTER(task) ((task)->thread.uw.tp_value)
 #define EPOLL_EVENT_BYTES 16
 

@@ -20,6 +20,8 @@ pub struct Options {
     pub full: bool,
     /// What requests and calls are called is wanted.
     pub names: NamesWanted,
+    /// HTTP/2 in TLS is wanted, too: probes are set at the functions of the target's TLS libraries.
+    pub tls: bool,
     /// Measure what the BPF programs cost, with the kernel's run-time statistics (which cost
     /// something themselves).
     pub measure_cost: bool,
@@ -77,6 +79,7 @@ impl Default for Options {
             looks_in_segment: 1,
             full: false,
             names: NamesWanted::default(),
+            tls: false,
             measure_cost: false,
             hooks_do_nothing: false,
             untraced_process: None,

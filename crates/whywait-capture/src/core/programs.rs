@@ -123,6 +123,12 @@ impl Programs {
             let names = open.maps.names.set_max_entries(1);
             names.map_err(|error| load_error(&error))?;
         }
+        if !options.tls {
+            for map in [&mut open.maps.tls_calls, &mut open.maps.tls_sessions] {
+                let made = map.set_max_entries(1);
+                made.map_err(|error| load_error(&error))?;
+            }
+        }
         let (skel, at_hooks) = load(open, btf, hooks::are_loaded_by_two(options), &chosen)?;
         let mut programs = Self {
             skel,
@@ -312,14 +318,18 @@ fn choose(btf: &Btf<'_>, options: &Options, refuses_functions: Option<&str>) -> 
     let has_tracepoint = |tracepoint: &str| {
         !options.absent_tracepoints.contains(&tracepoint) && kernel::has_tracepoint(btf, tracepoint)
     };
-    Chosen::of(
+    let mut chosen = Chosen::of(
         &collectors::ALL,
         &KernelHas {
             has_tracepoint: &has_tracepoint,
             has_function: &|function| kernel::has_function(btf, function),
             refuses_functions,
         },
-    )
+    );
+    if !options.tls {
+        chosen.left_out.insert(collectors::tls::PROGRAM);
+    }
+    chosen
 }
 
 /// Why the kernel does not take programs at functions, if that may be what it did not take.

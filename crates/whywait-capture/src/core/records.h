@@ -160,6 +160,9 @@ struct counters {
 	u64 calls_not_followed; /* connections of HTTP/2 beyond those that can be followed */
 	/* … and those of which a frame could not be read, or was none */
 	u64 calls_lost_place;
+	u64 tls_connections; /* in TLS, of which clear text is looked for, … */
+	u64 tls_http2; /* … those that carry HTTP/2, … */
+	u64 lost_tls_connections; /* … and those beyond what can be followed */
 	u64 jobs_fetches; /* messages that brokers were asked for, and answered, … */
 	u64 jobs_waited_ns; /* … after so long, together */
 	u64 jobs_given_up; /* jobs beyond those that are followed at once */

@@ -240,6 +240,7 @@ struct thread {
 	/* Of jobs: it was given the last one through this descriptor, … */
 	u32 handed_fd;
 	u32 handed_by; /* … by this thread */
+	u32 tls; /* the connection in TLS that it has read or written last: its place, and 1 */
 } __attribute__((aligned(64)));
 
 /* The target's processes: a unix socket on which one of them listens is the target's. */

@@ -98,7 +98,7 @@ enum {
 #define EPOLL_PACKED __attribute__((packed))
 
 struct pt_regs {
-	unsigned long r15, r14, bp, r8, dx, si, di, r10, orig_ax, ip, sp;
+	unsigned long r15, r14, bp, bx, r8, ax, cx, dx, si, di, r10, orig_ax, ip, sp;
 };
 
 struct thread_struct {

@@ -13,6 +13,7 @@
 #include "collectors/sweep/sweep.bpf.h"
 #include "collectors/tasks/slow.bpf.h"
 #include "collectors/threads/threads.bpf.h"
+#include "collectors/tls/calls.bpf.h"
 #include "collectors/uring/pending.bpf.h"
 #include "collectors/uring/rings.bpf.h"
 #include "collectors/uring/uring.bpf.h"

@@ -18,6 +18,7 @@
 #include "collectors/sockets/own.bpf.h"
 #include "collectors/sockets/requests.bpf.h"
 #include "collectors/streams/streams.bpf.h"
+#include "collectors/tls/sockets.bpf.h"
 #include "collectors/uring/taken.bpf.h"
 
 /*
@@ -82,6 +83,8 @@ __noinline int last_request_ends(struct socket_state *socket, const struct arriv
 static __always_inline void connection_ends(struct socket_state *socket, struct sock *sk,
 					    bool closed, u64 now)
 {
+	if (unlikely(socket->multiplex == MULTIPLEX_TLS && socket->streams))
+		tls_leaves(socket);
 	if (unlikely(socket->streams && closed))
 		streams_end(socket, now);
 	else
@@ -296,6 +299,8 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 		socket->ended = 1;
 		cpu_progress(thread, thread->io_on_cpu_ns);
 	}
+	if (tls_wanted && ret > 0)
+		tls_is_moved(socket, arrivals, thread, ret);
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
@@ -368,6 +373,8 @@ static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 	}
 	if (unlikely(left == LEAVES))
 		socket_leaves(sk);
+	if (tls_wanted && left != LEAVES)
+		tls_was_moved(socket, arrivals, thread, ret);
 	if (unlikely(left == STREAMS_MOVE))
 		streams_move(socket, arrivals, thread, ret);
 	return 0;
@@ -416,6 +423,8 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 		answers_nobody(socket, thread, thread->io_ns, ret);
 	if (unlikely(ret <= 0))
 		return DONE;
+	if (tls_wanted)
+		tls_is_moved(socket, arrivals, thread, -ret);
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;

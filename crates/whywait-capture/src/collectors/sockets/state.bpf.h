@@ -43,6 +43,7 @@ enum multiplex {
 	MULTIPLEX_OVERLAPS = 16, /* that was so often enough */
 	MULTIPLEX_HTTP2,
 	MULTIPLEX_STREAMS, /* HTTP/2 of which the streams are followed: see streams.bpf.h */
+	MULTIPLEX_TLS, /* it is in TLS, and its clear text has not shown yet what it carries */
 	MULTIPLEX_OLD = 32, /* it was there before, and so many reads are still to be looked at */
 	MULTIPLEX_HEAD = 64, /* … and one of them was the head of a frame: see are_frames */
 };

@@ -24,6 +24,7 @@
 #include "collectors/streams/places.bpf.h"
 #include "collectors/streams/room.bpf.h"
 #include "collectors/streams/state.bpf.h"
+#include "collectors/tls/state.bpf.h"
 #include "core/bits.bpf.h"
 
 /* Types of frames and their flags: RFC 9113, 6. */
@@ -132,6 +133,9 @@ __noinline u32 take_followed(u64 cookie, u64 sk)
 	connection->sk = sk;
 	__builtin_memset(&connection->room, 0, sizeof(connection->room));
 	connection->fills = 0;
+	connection->tls = 0;
+	connection->before_accept = 0;
+	connection->writes_to = 0;
 	connection->calls = 0;
 	connection->from_preface = 0;
 	connection->sent_tid = 0;
@@ -803,6 +807,9 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	walk.thread = thread;
 	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
 	walk.of_client = reads != (socket->role == SOCKET_CLIENT);
+	/* What is encrypted is looked at elsewhere. */
+	if (tls_wanted && followed_at(walk.place)->tls)
+		return 0;
 	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
 	framer->now_ns = thread->io_ns;
 	/* Here, where there is stack for it. */

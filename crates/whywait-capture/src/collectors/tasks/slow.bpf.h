@@ -92,7 +92,7 @@ int slow_tasks(struct bpf_iter__bpf_sk_storage_map *ctx)
 	socket = home->away ? socket_in_slot(home->cookie) : &home->state;
 	if (!socket || socket->role != SOCKET_SERVER)
 		return 0;
-	if (socket->streams) {
+	if (socket->multiplex == MULTIPLEX_STREAMS) {
 		tell_slow_streams(ctx->meta->seq, socket);
 		return 0;
 	}

@@ -1,0 +1,164 @@
+//! HTTP/2 in TLS, where that is wanted: probes at the functions by which the target's TLS libraries
+//! take clear text and give it. They are set for its processes, not for all that use the library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{Link, UprobeOpts};
+use whywait_stacks::{TlsCall, TlsFile, TlsLibraries};
+
+use crate::core::collector::{Collector, Keeper};
+use crate::core::error::CaptureError;
+use crate::core::limits;
+use crate::core::options::Options;
+use crate::core::programs::Programs;
+use crate::core::shared::{Shared, Stage};
+
+/// The program at the probes.
+pub(crate) const PROGRAM: &str = "tls_call";
+
+/// Its other programs are the hooks of sockets.
+pub(crate) const COLLECTOR: Collector = Collector {
+    configure: |configuration| {
+        configuration.variables.tls_wanted = configuration.options.tls;
+    },
+    keeper: |_| Box::new(TlsProbes::default()),
+    ..Collector::NONE
+};
+
+/// As often a process is asked which libraries it has loaded: one may come later.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// As state.bpf.h has them.
+const WRITES: u64 = 1;
+const COUNTS: u64 = 2;
+const GO: u64 = 4;
+const RETURNS: u64 = 8;
+
+fn cookie(call: TlsCall) -> u64 {
+    match call {
+        TlsCall::Read => 0,
+        TlsCall::ReadEx => COUNTS,
+        TlsCall::Write => WRITES,
+        TlsCall::WriteEx => WRITES | COUNTS,
+        TlsCall::GoRead => GO,
+        TlsCall::GoWrite => GO | WRITES,
+    }
+}
+
+#[derive(Default)]
+struct TlsProbes {
+    wanted: bool,
+    libraries: TlsLibraries,
+    /// By process: the files that have their probes, or cannot have them.
+    processes: BTreeMap<u32, BTreeSet<(u64, u64)>>,
+    links: BTreeMap<u32, Vec<Link>>,
+    looked: Option<Instant>,
+    set: u64,
+    refused: u64,
+}
+
+impl Keeper for TlsProbes {
+    fn start(&mut self, _: &mut Programs, options: &Options) -> Result<(), CaptureError> {
+        self.wanted = options.tls;
+        Ok(())
+    }
+
+    fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        if shared.stage != Stage::Ends {
+            self.set_probes(programs, shared);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
+        self.set_probes(programs, shared);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.wanted = false;
+        self.links.clear();
+        self.processes.clear();
+    }
+
+    fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
+        match self.set + self.refused {
+            1.. => vec![
+                ("tls.probes".to_owned(), self.set),
+                ("tls.probes-refused".to_owned(), self.refused),
+            ],
+            0 => Vec::new(),
+        }
+    }
+}
+
+impl TlsProbes {
+    /// In processes that are new, and now and then in all of them.
+    fn set_probes(&mut self, programs: &mut Programs, shared: &Shared) {
+        if !self.wanted {
+            return;
+        }
+        let all = shared.processes.all();
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= AGAIN);
+        if due {
+            self.looked = Some(Instant::now());
+            let alive: BTreeSet<u32> = all.iter().copied().collect();
+            self.links.retain(|tgid, _| alive.contains(tgid));
+            self.processes.retain(|tgid, _| alive.contains(tgid));
+        }
+        for tgid in all {
+            if due || !self.processes.contains_key(&tgid) {
+                self.set_in(programs, tgid);
+            }
+        }
+    }
+
+    fn set_in(&mut self, programs: &mut Programs, tgid: u32) {
+        let done = self.processes.entry(tgid).or_default();
+        for file in self.libraries.of(tgid) {
+            if !done.insert(file.key) {
+                continue;
+            }
+            match attach(programs, tgid, &file) {
+                Ok(links) => {
+                    self.set += links.len() as u64;
+                    self.links.entry(tgid).or_default().extend(links);
+                }
+                Err(error) => {
+                    if self.refused == 0 {
+                        programs.notes.push(format!(
+                            "what process {tgid} sends and receives in TLS cannot be looked at: \
+                             the kernel takes no probe: {error}"
+                        ));
+                    }
+                    self.refused += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Sets the probes of a library in a process: all of them, or none.
+fn attach(programs: &mut Programs, tgid: u32, file: &TlsFile) -> Result<Vec<Link>, String> {
+    let probes = file.functions.iter();
+    let count = probes.clone().map(|it| 1 + it.returns.len()).sum();
+    limits::take_descriptors(count).map_err(|error| error.to_string())?;
+    let mut links = Vec::with_capacity(count);
+    // First where calls end: of what is under way nothing is known then, and nothing is missed.
+    for function in probes {
+        let does = cookie(function.call);
+        let ends = function.returns.iter().map(|at| (*at, does | RETURNS));
+        for (at, cookie) in ends.chain([(function.begins, does)]) {
+            let options = UprobeOpts {
+                cookie,
+                ..UprobeOpts::default()
+            };
+            let at = usize::try_from(at).map_err(|error| error.to_string())?;
+            let program = &programs.skel.progs.tls_call;
+            let link = program.attach_uprobe_with_opts(tgid as i32, &file.path, at, options);
+            links.push(link.map_err(|error| format!("{error:#} at {at:#x} of {}", file.path.display()))?);
+        }
+    }
+    Ok(links)
+}
