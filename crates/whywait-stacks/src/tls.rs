@@ -52,7 +52,7 @@ impl TlsCall {
 pub struct TlsFunction {
     /// What it does.
     pub call: TlsCall,
-    /// Where it begins, as an offset in the file, in bytes.
+    /// Where it still has its arguments, as an offset in the file, in bytes.
     pub begins: u64,
     /// Its `ret`s, likewise.
     pub returns: Vec<u64>,
@@ -170,11 +170,55 @@ fn function<R: ReadAt + ?Sized>(
         .take(MAX_RETURNS + 1)
         .collect();
     let some = (1..=MAX_RETURNS).contains(&returns.len());
-    some.then_some(TlsFunction {
+    some.then(|| TlsFunction {
         call,
-        begins,
+        begins: begins + has_arguments(&code, address, call),
         returns,
     })
+}
+
+/// Where a function still has its arguments, from its beginning: at an instruction that the kernel
+/// does itself (a push, or a branch), if there is one. Any other has the thread stop once more, and
+/// in a virtual machine that takes ten times as long. (`push_xol_ops` and `branch_xol_ops` in the
+/// kernel's arch/x86/kernel/uprobes.c)
+#[cfg(target_arch = "x86_64")]
+fn has_arguments(code: &[u8], address: u64, call: TlsCall) -> u64 {
+    use iced_x86::{
+        Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+    };
+
+    let arguments = match call {
+        TlsCall::GoRead | TlsCall::GoWrite => [Register::RAX, Register::RBX, Register::R14],
+        _ => [Register::RDI, Register::RSI, Register::RCX],
+    };
+    let mut factory = InstructionInfoFactory::new();
+    let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    for instruction in decoder {
+        let pushes = instruction.mnemonic() == Mnemonic::Push
+            && instruction.op0_register() != Register::None;
+        match instruction.flow_control() {
+            // Before that it may begin once more, on a larger stack.
+            FlowControl::ConditionalBranch if arguments[0] == Register::RAX => continue,
+            FlowControl::ConditionalBranch => return instruction.ip() - address,
+            FlowControl::Next if pushes => return instruction.ip() - address,
+            FlowControl::Next => {}
+            _ => return 0,
+        }
+        let info = factory.info(&instruction);
+        let overwritten = info.used_registers().iter().any(|used| {
+            let reads = matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
+            !reads && arguments.contains(&used.register().full_register())
+        });
+        if overwritten {
+            return 0;
+        }
+    }
+    0
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_arguments(_: &[u8], _: u64, _: TlsCall) -> u64 {
+    0
 }
 
 /// Where a function's code returns, from its beginning.
@@ -209,6 +253,20 @@ mod tests {
         assert_eq!(libraries.of(std::process::id()), []);
         assert!(!libraries.files.is_empty(), "this program and its libraries");
         assert_eq!(libraries.of(u32::MAX), []);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn arguments_are_looked_for_where_the_kernel_need_not_step() {
+        // cmp rsp, [r14 + 16]; jbe …; push rbp; mov rbp, rsp: Go
+        let go = [0x49, 0x3b, 0x66, 0x10, 0x76, 0x10, 0x55, 0x48, 0x89, 0xe5];
+        assert_eq!(has_arguments(&go, 0x1000, TlsCall::GoRead), 6);
+        // sub rsp, 24; test edx, edx; js …: OpenSSL
+        let c = [0x48, 0x83, 0xec, 0x18, 0x85, 0xd2, 0x78, 0x10];
+        assert_eq!(has_arguments(&c, 0x1000, TlsCall::Read), 6);
+        // mov rdi, rsi; push rbx: the first argument has gone by then
+        let gone = [0x48, 0x89, 0xf7, 0x53];
+        assert_eq!(has_arguments(&gone, 0x1000, TlsCall::Read), 0);
     }
 
     #[cfg(target_arch = "x86_64")]

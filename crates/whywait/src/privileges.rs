@@ -77,10 +77,6 @@ fn needed(config: &CaptureConfig, permitted: CapabilitySet) -> CapabilitySet {
     if !permitted.contains(CapabilitySet::BPF) {
         needed |= CapabilitySet::SYS_ADMIN;
     }
-    // Probes in processes that begin later, or load their TLS library later.
-    if config.tls {
-        needed |= CapabilitySet::PERFMON;
-    }
     if matches!(config.target, WatchTarget::Command(_)) {
         // Signals are passed on to a command that runs as another user, or becomes one.
         needed |= CapabilitySet::KILL;

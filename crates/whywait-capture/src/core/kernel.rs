@@ -105,6 +105,12 @@ pub(crate) fn walks_one_process(btf: &Btf<'_>) -> bool {
     })
 }
 
+/// Whether the kernel sets many probes in a program by one link (Linux 6.6).
+pub(crate) fn sets_probes_at_once(btf: &Btf<'_>) -> bool {
+    let link = btf.type_by_name::<types::Struct<'_>>("bpf_uprobe_multi_link");
+    link.is_some()
+}
+
 /// Whether the kernel has a function, as its BTF tells.
 pub(crate) fn has_function(btf: &Btf<'_>, function: &str) -> bool {
     btf.type_by_name::<types::Func<'_>>(function).is_some()

@@ -222,6 +222,11 @@ impl Programs {
         self.chosen.has_all(collector)
     }
 
+    /// Whether this program was loaded, of those at no tracepoint.
+    pub(crate) fn runs(&self, program: &str) -> bool {
+        !self.chosen.left_out.contains(program)
+    }
+
     /// By which means it is watched.
     pub(crate) fn tier(&self) -> Tier {
         self.chosen.tier
@@ -326,8 +331,13 @@ fn choose(btf: &Btf<'_>, options: &Options, refuses_functions: Option<&str>) -> 
             refuses_functions,
         },
     );
+    let [other, at_probes] = match kernel::sets_probes_at_once(btf) {
+        true => [collectors::tls::AT_EACH, collectors::tls::AT_ALL],
+        false => [collectors::tls::AT_ALL, collectors::tls::AT_EACH],
+    };
+    chosen.left_out.insert(other);
     if !options.tls {
-        chosen.left_out.insert(collectors::tls::PROGRAM);
+        chosen.left_out.insert(at_probes);
     }
     chosen
 }

@@ -299,8 +299,10 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 		socket->ended = 1;
 		cpu_progress(thread, thread->io_on_cpu_ns);
 	}
-	if (tls_wanted && ret > 0)
-		tls_is_moved(socket, arrivals, thread, ret);
+	if (tls_wanted && ret > 0 && tls_is_moved(socket, arrivals, thread, ret)) {
+		was_read(socket, thread->io_ns);
+		return DONE;
+	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;

@@ -85,6 +85,7 @@ struct followed {
 	u8 calls; /* the target is the client, and the streams are what it asks its peer */
 	u8 from_preface; /* it was followed from its first stream on */
 	u8 tls; /* TLS_… */
+	u8 tls_looks; /* so many pieces of clear text may still be no frames */
 	u32 writes_to; /* of one in TLS: the descriptor that was written to last, and 1 */
 	u8 fills; /* there was an answer that may fill a client's room */
 	u32 exchange_peer; /* … of these, as in an exchange */

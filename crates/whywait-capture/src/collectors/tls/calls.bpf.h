@@ -6,8 +6,8 @@
  *
  * Whose it is a library does not say. The first clear text of a session is of the connection that
  * its thread has read last; of Go's, which another goroutine may read, the object has the
- * descriptor. It has to be what HTTP/2 begins with, or to consist of its frames, and the connection
- * has to be one of which no clear text was seen. Whatever does not fit is followed no further.
+ * descriptor. It has to be what HTTP/2 begins with, and the connection one of which no clear text
+ * was seen; of a connection that was there before it has to consist of frames.
  */
 #pragma once
 
@@ -64,16 +64,13 @@ static __noinline u32 tls_place_of_go(u64 session)
 	return search.found;
 }
 
-/* What the first clear text of a connection shows. */
-static __noinline int tls_first(struct followed *connection, u64 at, u32 bytes)
+/* A connection is one of HTTP/2. */
+static __noinline int tls_is_http2(struct followed *connection, const struct tls_caller *caller,
+				   const struct tls_call *call, u32 place, u32 preface)
 {
-	bool preface = is_preface(at, bytes);
+	struct tls_session key = { .session = call->session, .tgid = caller->tgid };
+	struct tls_place found = { .place = place, .tag = connection->tag };
 
-	if (!preface && are_frames(at, bytes, 0) != FRAMES_ARE) {
-		connection->tls = TLS_OTHER;
-		return 0;
-	}
-	connection->tls = TLS_HTTP2;
 	connection->from_preface = preface;
 	connection->framers[OF_CLIENT].skip = preface ? PREFACE_LENGTH : 0;
 	if (!preface)
@@ -83,15 +80,18 @@ static __noinline int tls_first(struct followed *connection, u64 at, u32 bytes)
 	else
 		COUNT(streams_connections);
 	COUNT(tls_http2);
+	bpf_map_update_elem(&tls_sessions, &key, &found, BPF_ANY);
+	barrier();
+	NOW(connection->tls) = TLS_HTTP2;
 	return 0;
 }
 
 /* The place of a session, and 1; 0: it is not followed. */
 static __noinline u32 tls_place(const struct tls_caller *caller, const struct tls_call *call,
-				const struct thread *thread, u32 bytes, u32 go)
+				const struct thread *thread, u32 go)
 {
 	struct tls_session key = { .session = call->session, .tgid = caller->tgid };
-	struct tls_place *known = bpf_map_lookup_elem(&tls_sessions, &key), found = {};
+	struct tls_place *known = bpf_map_lookup_elem(&tls_sessions, &key);
 	struct followed *connection;
 	u32 place;
 
@@ -107,26 +107,53 @@ static __noinline u32 tls_place(const struct tls_caller *caller, const struct tl
 		return 0;
 	connection = followed_at(place - 1);
 	/* Who begins is the client. */
-	if (connection->tls != TLS_UNKNOWN || !NOW(connection->cookie) ||
-	    connection->calls != (u8)caller->writes)
-		return 0;
-	tls_first(connection, call->at, bytes);
-	if (connection->tls != TLS_HTTP2)
-		return 0;
-	found.place = place - 1;
-	found.tag = connection->tag;
-	bpf_map_update_elem(&tls_sessions, &key, &found, BPF_ANY);
-	return place;
+	return NOW(connection->cookie) && connection->calls == (u8)caller->writes &&
+			       (connection->tls == TLS_UNKNOWN || connection->tls == TLS_SOUGHT) ?
+		       place :
+		       0;
+}
+
+/* Goes through clear text from one head to the next. */
+static __always_inline void tls_go_through(struct walk *walk, struct framer *framer, u64 at,
+					   u32 bytes)
+{
+	framer->left.at = at;
+	framer->left.piece = bytes;
+	framer->left.vectors = 0;
+	framer->left.bytes = bytes;
+	bpf_loop(MOST_STEPS, next_frame, walk, 0);
+	framer->lost |= framer->left.bytes != 0;
+}
+
+/*
+ * Of a connection that was there before: whether its clear text was frames, from the beginning of
+ * one piece to the end of another, and asks for something.
+ */
+static __noinline bool tls_were_frames(struct followed *connection, struct framer *framer)
+{
+	bool are = !framer->lost;
+
+	if (are && (!framer->asks || framer->skip || framer->have))
+		return false;
+	framer->tries = 0;
+	framer->asks = 0;
+	framer->have = 0;
+	framer->skip = 0;
+	framer->lost = 0;
+	if (!are && !--connection->tls_looks)
+		connection->tls = TLS_OTHER;
+	return are;
 }
 
 /* So many bytes of clear text were read or written. */
 static __noinline int tls_moves(const struct tls_caller *caller, const struct tls_call *call,
 				struct thread *thread, u32 bytes, u32 go)
 {
-	u32 place = tls_place(caller, call, thread, bytes, go);
+	u32 place = tls_place(caller, call, thread, go);
 	struct walk walk = { .thread = thread };
 	struct followed *connection;
 	struct framer *framer;
+	bool sought_now, begins;
 
 	if (!place)
 		return 0;
@@ -141,12 +168,28 @@ static __noinline int tls_moves(const struct tls_caller *caller, const struct tl
 		framer->task = task_of(thread);
 		framer->fd = connection->writes_to;
 	}
-	framer->left.at = call->at;
-	framer->left.piece = bytes;
-	framer->left.vectors = 0;
-	framer->left.bytes = bytes;
-	bpf_loop(MOST_STEPS, next_frame, &walk, 0);
-	framer->lost |= framer->left.bytes != 0;
+	if (unlikely(connection->tls == TLS_UNKNOWN)) {
+		if (!is_preface(call->at, bytes)) {
+			connection->tls = TLS_OTHER;
+			return 0;
+		}
+		tls_is_http2(connection, caller, call, walk.place, true);
+	}
+	sought_now = connection->tls == TLS_SOUGHT;
+	begins = !framer->tries;
+	framer->tries = sought_now;
+	for (int pass = 0; pass < 2; pass++) {
+		tls_go_through(&walk, framer, call->at, bytes);
+		if (likely(!sought_now))
+			break;
+		if (!tls_were_frames(connection, framer))
+			return 0;
+		tls_is_http2(connection, caller, call, walk.place, false);
+		/* Of more than one piece the others are gone. */
+		if (!begins)
+			return 0;
+		sought_now = false;
+	}
 	if (unlikely(framer->seeks))
 		sought(framer, walk.place);
 	return 0;
@@ -168,8 +211,8 @@ static __always_inline u32 tls_moved(struct pt_regs *regs, const struct tls_call
 	return count;
 }
 
-SEC("uprobe")
-int tls_call(struct pt_regs *ctx)
+/* A thread is at a probe. */
+static __always_inline int tls_probe(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);
@@ -205,4 +248,17 @@ int tls_call(struct pt_regs *ctx)
 	thread_does_io(thread, now, on_cpu_ns);
 	tls_moves(&caller, &call, thread, bytes, !!(does & TLS_GO));
 	return 0;
+}
+
+/* All probes of a library are set by one link, since Linux 6.6: that needs CAP_BPF only. */
+SEC("uprobe.multi")
+int tls_probes(struct pt_regs *ctx)
+{
+	return tls_probe(ctx);
+}
+
+SEC("uprobe")
+int tls_probe_alone(struct pt_regs *ctx)
+{
+	return tls_probe(ctx);
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, UprobeOpts};
+use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
 use whywait_stacks::{TlsCall, TlsFile, TlsLibraries};
 
 use crate::core::collector::{Collector, Keeper};
@@ -14,8 +14,10 @@ use crate::core::options::Options;
 use crate::core::programs::Programs;
 use crate::core::shared::{Shared, Stage};
 
-/// The program at the probes.
-pub(crate) const PROGRAM: &str = "tls_call";
+/// The program at the probes of a library, where the kernel sets all of them at once…
+pub(crate) const AT_ALL: &str = "tls_probes";
+/// … and else at each of them.
+pub(crate) const AT_EACH: &str = "tls_probe_alone";
 
 /// Its other programs are the hooks of sockets.
 pub(crate) const COLLECTOR: Collector = Collector {
@@ -68,6 +70,9 @@ impl Keeper for TlsProbes {
         if shared.stage != Stage::Ends {
             self.set_probes(programs, shared);
         }
+        if let Some(variables) = programs.variables_mut() {
+            variables.tls_probes_are_set = true;
+        }
         Ok(())
     }
 
@@ -85,8 +90,8 @@ impl Keeper for TlsProbes {
     fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
         match self.set + self.refused {
             1.. => vec![
-                ("tls.probes".to_owned(), self.set),
-                ("tls.probes-refused".to_owned(), self.refused),
+                ("tls.libraries".to_owned(), self.set),
+                ("tls.libraries-refused".to_owned(), self.refused),
             ],
             0 => Vec::new(),
         }
@@ -122,7 +127,7 @@ impl TlsProbes {
             }
             match attach(programs, tgid, &file) {
                 Ok(links) => {
-                    self.set += links.len() as u64;
+                    self.set += 1;
                     self.links.entry(tgid).or_default().extend(links);
                 }
                 Err(error) => {
@@ -141,24 +146,35 @@ impl TlsProbes {
 
 /// Sets the probes of a library in a process: all of them, or none.
 fn attach(programs: &mut Programs, tgid: u32, file: &TlsFile) -> Result<Vec<Link>, String> {
-    let probes = file.functions.iter();
-    let count = probes.clone().map(|it| 1 + it.returns.len()).sum();
-    limits::take_descriptors(count).map_err(|error| error.to_string())?;
-    let mut links = Vec::with_capacity(count);
+    let mut places = Vec::new();
     // First where calls end: of what is under way nothing is known then, and nothing is missed.
-    for function in probes {
+    for function in &*file.functions {
         let does = cookie(function.call);
-        let ends = function.returns.iter().map(|at| (*at, does | RETURNS));
-        for (at, cookie) in ends.chain([(function.begins, does)]) {
+        places.extend(function.returns.iter().map(|at| (*at as usize, does | RETURNS)));
+        places.push((function.begins as usize, does));
+    }
+    let progs = &programs.skel.progs;
+    let links = if programs.runs(AT_ALL) {
+        let (offsets, cookies) = places.into_iter().unzip();
+        let options = UprobeMultiOpts {
+            offsets,
+            cookies,
+            ..UprobeMultiOpts::default()
+        };
+        let program = &progs.tls_probes;
+        let link = program.attach_uprobe_multi_with_opts(tgid as i32, &file.path, "", options);
+        link.map(|link| vec![link])
+    } else {
+        limits::take_descriptors(places.len()).map_err(|error| error.to_string())?;
+        let attach = |(at, cookie)| {
             let options = UprobeOpts {
                 cookie,
                 ..UprobeOpts::default()
             };
-            let at = usize::try_from(at).map_err(|error| error.to_string())?;
-            let program = &programs.skel.progs.tls_call;
-            let link = program.attach_uprobe_with_opts(tgid as i32, &file.path, at, options);
-            links.push(link.map_err(|error| format!("{error:#} at {at:#x} of {}", file.path.display()))?);
-        }
-    }
-    Ok(links)
+            let program = &progs.tls_probe_alone;
+            program.attach_uprobe_with_opts(tgid as i32, &file.path, at, options)
+        };
+        places.into_iter().map(attach).collect()
+    };
+    links.map_err(|error| format!("{error:#}"))
 }

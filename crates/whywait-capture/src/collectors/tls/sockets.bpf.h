@@ -34,7 +34,7 @@ static __always_inline bool reads_tls(const struct thread *thread, u32 bytes)
 /* A connection in TLS: what it carries is not known yet. */
 static __noinline int tls_begins(struct socket_state *socket, struct arrivals *arrivals)
 {
-	bool client = socket->role == SOCKET_CLIENT;
+	bool client = socket->role == SOCKET_CLIENT, is_new = socket->multiplex == MULTIPLEX_NEW;
 	u32 exchange_peer = client ? socket->exchange.peer : PEER_NONE;
 	struct followed *connection;
 	u64 sk = socket->sk;
@@ -50,7 +50,8 @@ static __noinline int tls_begins(struct socket_state *socket, struct arrivals *a
 	COUNT(tls_connections);
 	connection = follow(socket, arrivals, place, false);
 	socket->multiplex = MULTIPLEX_TLS;
-	connection->tls = TLS_UNKNOWN;
+	connection->tls = is_new ? TLS_UNKNOWN : TLS_SOUGHT;
+	connection->tls_looks = LOOKS;
 	/* TCP's numbers are those of what is encrypted. */
 	connection->tcp = 0;
 	connection->framers[OF_SERVER].seeks = 0;
@@ -95,7 +96,10 @@ static __noinline int tls_settles(struct socket_state *socket, struct arrivals *
 	return 0;
 }
 
-/* A thread has read from a connection or has written to it: before that means anything. */
+/*
+ * A thread has read from a connection or has written to it: before that means anything. True: it
+ * means nothing, as there are no probes yet, and what was there before may be anything.
+ */
 __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arrivals,
 			    const struct thread *thread, s32 moved)
 {
@@ -105,12 +109,15 @@ __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arriva
 	if (!socket || !arrivals || !thread)
 		return 0;
 	looks = socket->multiplex == MULTIPLEX_NEW || socket->multiplex > MULTIPLEX_OLD;
-	if (looks && moved > 0 && reads_tls(thread, moved))
+	if (looks && moved > 0 && reads_tls(thread, moved)) {
+		if (!tls_probes_are_set && socket->multiplex != MULTIPLEX_NEW)
+			return 1;
 		return tls_begins(socket, arrivals);
+	}
 	if (socket->multiplex != MULTIPLEX_TLS || !socket->streams)
 		return 0;
 	connection = followed_at(socket->streams - 1);
-	return connection->tls > TLS_UNKNOWN ? tls_settles(socket, arrivals, connection) : 0;
+	return connection->tls >= TLS_HTTP2 ? tls_settles(socket, arrivals, connection) : 0;
 }
 
 /* The same, after it was counted. */

@@ -6,11 +6,14 @@
 
 /* Clear text is looked at, where TLS libraries have it. */
 const volatile bool tls_wanted = false;
+/* The probes were set for the first time. */
+bool tls_probes_are_set = false;
 
 /* What is known of a connection in TLS that has a place among the followed ones. */
 enum tls {
 	TLS_NOT, /* it is in clear text */
 	TLS_UNKNOWN, /* no clear text of it was seen yet */
+	TLS_SOUGHT, /* it was there before: whether that is HTTP/2 its frames are to show */
 	TLS_HTTP2,
 	TLS_OTHER, /* … and that is no HTTP/2 */
 };
