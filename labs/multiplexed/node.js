@@ -4,15 +4,19 @@
 //   node.js PROTOCOL                  the server, on a port of the system's choice
 //   node.js PROTOCOL load ADDRESS     the clients
 //   node.js gateway HOW PEER          answers HTTP/1, and asks a server in HTTP/2
+//   node.js gateway-tls HOW PEER      … in TLS
 //
-// PROTOCOL: h2c (HTTP/2 in clear text) or http1. One request in ten takes 300 ms, the others 10 ms.
-// h2c-blocked, h2c-spread: fewer clients, and the slow requests compute for 100 ms, all at once or
-// a millisecond a turn.
+// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS) or http1. One request in ten takes 300 ms, the
+// others 10 ms. …-blocked, …-spread: fewer clients, and the slow requests compute for 100 ms, all
+// at once or a millisecond a turn.
 'use strict';
 
+const { execFileSync } = require('child_process');
 const fs = require('fs');
 const http = require('http');
 const http2 = require('http2');
+const os = require('os');
+const { join } = require('path');
 
 const CONNECTIONS = 4, STREAMS = 8, SINGLE = 8, SLOW_MS = 300, QUICK_MS = 10, LASTS_MS = 2000;
 const COMPUTES_MS = 100, ROW = 12, LONG = 512 << 10;
@@ -32,8 +36,8 @@ function computeBitByBit(ms, done) {
 
 function work(protocol, slow, done) {
   if (!slow) setTimeout(done, QUICK_MS);
-  else if (protocol === 'h2c-blocked') done(computeReport(COMPUTES_MS));
-  else if (protocol === 'h2c-spread') computeBitByBit(COMPUTES_MS, done);
+  else if (protocol.endsWith('-blocked')) done(computeReport(COMPUTES_MS));
+  else if (protocol.endsWith('-spread')) computeBitByBit(COMPUTES_MS, done);
   else setTimeout(done, SLOW_MS);
 }
 
@@ -45,11 +49,33 @@ function serve(protocol) {
       work(protocol, request.url === '/slow', () => response.end('done\n'));
     });
   };
-  const server = protocol === 'http1' ? http.createServer(answer) : http2.createServer(answer);
+  const server =
+    protocol === 'http1' ? http.createServer(answer) :
+      inTls(protocol) ? http2.createSecureServer(certificate(), answer) :
+        http2.createServer(answer);
   server.listen(0, '127.0.0.1', () => {
     const address = `127.0.0.1:${server.address().port}`;
     fs.writeFileSync(process.env.READY_FILE, `${process.pid} ${address}\n`);
   });
+}
+
+function inTls(protocol) {
+  return protocol.startsWith('h2') && !protocol.startsWith('h2c');
+}
+
+function certificate() {
+  const folder = fs.mkdtempSync(join(os.tmpdir(), 'certificate-'));
+  const [key, cert] = ['key', 'cert'].map((name) => join(folder, name));
+  const made = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  const args = ['req', '-x509', ...made, '-keyout', key, '-out', cert, '-subj', '/CN=lab'];
+  execFileSync('openssl', args, { stdio: 'ignore' });
+  const pair = { key: fs.readFileSync(key), cert: fs.readFileSync(cert) };
+  fs.rmSync(folder, { recursive: true });
+  return pair;
+}
+
+function connect(address, tls) {
+  return http2.connect(`${tls ? 'https' : 'http'}://${address}`, { rejectUnauthorized: false });
 }
 
 function askHttp2(session, path) {
@@ -88,7 +114,7 @@ async function load(protocol, address) {
   const streams = protocol === 'h2c' ? STREAMS : 2;
   for (let number = 0; number < askers; number++) {
     if (protocol !== 'http1') {
-      if (number % streams === 0) sessions.push(http2.connect(`http://${address}`));
+      if (number % streams === 0) sessions.push(connect(address, inTls(protocol)));
       const session = sessions[sessions.length - 1];
       all.push(asks(number, (path) => askHttp2(session, path)));
     } else {
@@ -113,8 +139,8 @@ function nowMs() {
 }
 
 // HOW: as in grpc-go/gateway.go.
-function gateway(how, peer) {
-  const session = http2.connect(`http://${peer}`);
+function gateway(how, peer, tls) {
+  const session = connect(peer, tls);
   const places = [];
   let requests = 0, inUse = 0;
   const call = async (calls) => {
@@ -150,6 +176,6 @@ function gateway(how, peer) {
 }
 
 const [protocol, what, address] = process.argv.slice(2);
-if (protocol === 'gateway') gateway(what, address);
+if (protocol.startsWith('gateway')) gateway(what, address, protocol === 'gateway-tls');
 else if (what === 'load') load(protocol, address);
 else serve(protocol);

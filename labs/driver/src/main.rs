@@ -110,6 +110,7 @@ fn watched(labs: &Path, job: &Job) -> Result<u8> {
     let watch = Watch {
         whywait: &whywait,
         recording: &recording,
+        options: &variant.record,
         kept: job.keep.is_some(),
     };
     let run = Run {

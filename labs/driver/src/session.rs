@@ -45,6 +45,8 @@ pub(crate) struct Run<'a> {
 pub(crate) struct Watch<'a> {
     pub(crate) whywait: &'a Path,
     pub(crate) recording: &'a Path,
+    /// What `whywait record` is told besides.
+    pub(crate) options: &'a [String],
     /// It is there afterwards: where to read it is worth a line.
     pub(crate) kept: bool,
 }
@@ -56,6 +58,7 @@ impl Watch<'_> {
     pub(crate) fn record(&self) -> Command {
         let mut command = Command::new(self.whywait);
         command.args(["record", "-o"]).arg(self.recording);
+        command.args(self.options);
         command
     }
 }

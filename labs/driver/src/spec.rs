@@ -41,6 +41,8 @@ pub(crate) struct Variant {
     pub(crate) ready: Ready,
     /// whywait attaches to the server when the load asks for it, instead of starting it.
     pub(crate) attach: bool,
+    /// What `whywait record` is told besides.
+    pub(crate) record: Vec<String>,
     /// Server and load wait and hardly work: others like it may run at the same time.
     pub(crate) beside: bool,
     /// What the capture does here that it does in no other variant that `make test` runs: so this
@@ -148,6 +150,7 @@ struct VariantFile {
     load: Option<Vec<String>>,
     ready: Option<Ready>,
     attach: Option<bool>,
+    record: Option<Vec<String>>,
     beside: Option<bool>,
     live: Option<String>,
     #[serde(default)]
@@ -190,6 +193,7 @@ impl VariantFile {
             load: self.load.or(other.load),
             ready: self.ready.or(other.ready),
             attach: self.attach.or(other.attach),
+            record: self.record.or(other.record),
             beside: self.beside.or(other.beside),
             live: self.live,
             env,
@@ -286,6 +290,7 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
             .with_context(|| format!("{name}: no load"))?,
         ready: own.ready.or(common.ready).unwrap_or_default(),
         attach: own.attach.or(common.attach).unwrap_or_default(),
+        record: own.record.unwrap_or_default(),
         beside: own.beside.or(common.beside).unwrap_or_default(),
         live: own.live,
         env,

@@ -4,8 +4,8 @@
 //	multiplexed PROTOCOL                  the server, on a port of the system's choice
 //	multiplexed PROTOCOL load ADDRESS     the clients
 //
-// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock each request
-// takes 10 ms with a lock held, and with h2c-unlocked without it.
+// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock and h2-lock each
+// request takes 10 ms with a lock held, and with …-unlocked without it.
 //
 // Asked for /long, h2c sends 512 KiB at once, and for /bit-by-bit with a pause after each 64.
 //
@@ -61,14 +61,18 @@ func main() {
 func protocols(protocol string) *http.Protocols {
 	speaks := new(http.Protocols)
 	speaks.SetHTTP1(strings.HasSuffix(protocol, "1"))
-	speaks.SetHTTP2(protocol == "h2")
+	speaks.SetHTTP2(isHTTP2(protocol) && !isClear(protocol))
 	speaks.SetUnencryptedHTTP2(isClear(protocol))
 	return speaks
 }
 
 func isClear(protocol string) bool { return strings.HasPrefix(protocol, "h2c") }
 
-func inTLS(protocol string) bool { return protocol == "h2" || protocol == "https1" }
+func isHTTP2(protocol string) bool { return strings.HasPrefix(protocol, "h2") }
+
+func inTLS(protocol string) bool {
+	return protocol == "https1" || isHTTP2(protocol) && !isClear(protocol)
+}
 
 func serve(protocol string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,9 +98,9 @@ func serve(protocol string) {
 
 func handler(protocol string) http.HandlerFunc {
 	switch protocol {
-	case "h2c-lock":
+	case "h2c-lock", "h2-lock":
 		return func(response http.ResponseWriter, _ *http.Request) { underLock() }
-	case "h2c-unlocked":
+	case "h2c-unlocked", "h2-unlocked":
 		return func(response http.ResponseWriter, _ *http.Request) { time.Sleep(quick) }
 	}
 	return answer
@@ -201,7 +205,7 @@ func load(protocol, address string) {
 	if inTLS(protocol) {
 		url = "https://" + address
 	}
-	several := protocol == "h2" || isClear(protocol)
+	several := isHTTP2(protocol)
 	askers := make([]*asker, single)
 	if several {
 		askers = make([]*asker, connections*streams)
@@ -226,6 +230,9 @@ func load(protocol, address string) {
 		// Each stream has a row: fewer of them tell as much. But of connections that were there some
 		// are exchanges at first, which must be fewer than one in a hundred.
 		end = time.Now().Add(lasts / 2)
+	}
+	if strings.HasPrefix(protocol, "h2-") {
+		end = time.Now().Add(lasts / 4)
 	}
 	var all sync.WaitGroup
 	for _, one := range askers {

@@ -425,8 +425,8 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 		answers_nobody(socket, thread, thread->io_ns, ret);
 	if (unlikely(ret <= 0))
 		return DONE;
-	if (tls_wanted)
-		tls_is_moved(socket, arrivals, thread, -ret);
+	if (tls_wanted && tls_is_moved(socket, arrivals, thread, -ret))
+		return DONE;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
@@ -479,6 +479,8 @@ static __always_inline int socket_was_written(struct sock *sk, int ret)
 		arrivals = arrivals_of(socket, sk);
 		left = stream_is_written_elsewhere(socket, arrivals, thread, ret);
 	}
+	if (tls_wanted)
+		tls_was_moved(socket, arrivals, thread, -ret);
 	if (unlikely(left == STREAMS_MOVE))
 		streams_move(socket, arrivals, thread, -ret);
 	return 0;

@@ -169,19 +169,26 @@ static __noinline int tls_moves(const struct tls_caller *caller, const struct tl
 		framer->fd = connection->writes_to;
 	}
 	if (unlikely(connection->tls == TLS_UNKNOWN)) {
-		if (!is_preface(call->at, bytes)) {
-			connection->tls = TLS_OTHER;
-			return 0;
-		}
-		tls_is_http2(connection, caller, call, walk.place, true);
+		if (is_preface(call->at, bytes))
+			tls_is_http2(connection, caller, call, walk.place, true);
+		else
+			/* Or it was read before there were probes. */
+			connection->tls = TLS_SOUGHT;
 	}
 	sought_now = connection->tls == TLS_SOUGHT;
 	begins = !framer->tries;
 	framer->tries = sought_now;
-	for (int pass = 0; pass < 2; pass++) {
+	for (int pass = 0; pass < 3; pass++) {
 		tls_go_through(&walk, framer, call->at, bytes);
 		if (likely(!sought_now))
 			break;
+		/* What came before was none: it may be that they begin here. */
+		if (framer->lost && !begins) {
+			tls_were_frames(connection, framer);
+			begins = true;
+			framer->tries = 1;
+			continue;
+		}
 		if (!tls_were_frames(connection, framer))
 			return 0;
 		tls_is_http2(connection, caller, call, walk.place, false);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
+use libbpf_rs::{Link, MapCore, MapFlags, UprobeMultiOpts, UprobeOpts};
 use whywait_stacks::{TlsCall, TlsFile, TlsLibraries};
 
 use crate::core::collector::{Collector, Keeper};
@@ -28,8 +28,12 @@ pub(crate) const COLLECTOR: Collector = Collector {
     ..Collector::NONE
 };
 
-/// As often a process is asked which libraries it has loaded: one may come later.
+/// As often a process is asked which libraries it has loaded: one may come later…
 const AGAIN: Duration = Duration::from_secs(1);
+/// … and as often as long as it is young: it may be about to run another program, or to load them.
+const YOUNG_AGAIN: Duration = Duration::from_millis(20);
+/// So long it is young.
+const YOUNG: Duration = Duration::from_secs(3);
 
 /// As state.bpf.h has them.
 const WRITES: u64 = 1;
@@ -48,14 +52,31 @@ fn cookie(call: TlsCall) -> u64 {
     }
 }
 
+/// What is known of a process of the target.
+struct TlsProcess {
+    /// It was seen first.
+    seen: Instant,
+    looked: Option<Instant>,
+    /// The files that have their probes, or cannot have them.
+    files: BTreeSet<(u64, u64)>,
+    links: Vec<Link>,
+}
+
+impl TlsProcess {
+    fn is_due(&self) -> bool {
+        let again = match self.seen.elapsed() < YOUNG {
+            true => YOUNG_AGAIN,
+            false => AGAIN,
+        };
+        self.looked.is_none_or(|looked| looked.elapsed() >= again)
+    }
+}
+
 #[derive(Default)]
 struct TlsProbes {
     wanted: bool,
     libraries: TlsLibraries,
-    /// By process: the files that have their probes, or cannot have them.
-    processes: BTreeMap<u32, BTreeSet<(u64, u64)>>,
-    links: BTreeMap<u32, Vec<Link>>,
-    looked: Option<Instant>,
+    processes: BTreeMap<u32, TlsProcess>,
     set: u64,
     refused: u64,
 }
@@ -83,7 +104,6 @@ impl Keeper for TlsProbes {
 
     fn stop(&mut self) {
         self.wanted = false;
-        self.links.clear();
         self.processes.clear();
     }
 
@@ -105,30 +125,38 @@ impl TlsProbes {
             return;
         }
         let all = shared.processes.all();
-        let due = self.looked.is_none_or(|looked| looked.elapsed() >= AGAIN);
-        if due {
-            self.looked = Some(Instant::now());
-            let alive: BTreeSet<u32> = all.iter().copied().collect();
-            self.links.retain(|tgid, _| alive.contains(tgid));
-            self.processes.retain(|tgid, _| alive.contains(tgid));
-        }
+        self.processes
+            .retain(|tgid, _| all.binary_search(tgid).is_ok());
         for tgid in all {
-            if due || !self.processes.contains_key(&tgid) {
+            let process = self.processes.entry(tgid).or_insert_with(|| TlsProcess {
+                seen: Instant::now(),
+                looked: None,
+                files: BTreeSet::new(),
+                links: Vec::new(),
+            });
+            if process.is_due() {
+                process.looked = Some(Instant::now());
                 self.set_in(programs, tgid);
             }
         }
     }
 
     fn set_in(&mut self, programs: &mut Programs, tgid: u32) {
-        let done = self.processes.entry(tgid).or_default();
-        for file in self.libraries.of(tgid) {
-            if !done.insert(file.key) {
+        let files = self.libraries.of(tgid);
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        for file in files {
+            if !process.files.insert(file.key) {
                 continue;
             }
             match attach(programs, tgid, &file) {
                 Ok(links) => {
                     self.set += 1;
-                    self.links.entry(tgid).or_default().extend(links);
+                    process.links.extend(links);
+                    let map = &programs.skel.maps.tls_processes;
+                    // Without it its connections are what they are without probes.
+                    let _ = map.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY);
                 }
                 Err(error) => {
                     if self.refused == 0 {

@@ -86,8 +86,8 @@ static __noinline int tls_settles(struct socket_state *socket, struct arrivals *
 	socket->multiplex = MULTIPLEX_STREAMS;
 	if (socket->role == SOCKET_CLIENT)
 		return 0;
-	/* What seemed to be requests before were the handshake. */
-	if (sums && socket->seq) {
+	/* What seemed to be requests before were exchanges. */
+	if (sums && socket->seq && !connection->from_preface) {
 		sums->http2_connections++;
 		sums->multiplexed += socket->seq - !!socket->ready_ns;
 	}
@@ -98,13 +98,14 @@ static __noinline int tls_settles(struct socket_state *socket, struct arrivals *
 
 /*
  * A thread has read from a connection or has written to it: before that means anything. True: it
- * means nothing, as there are no probes yet, and what was there before may be anything.
+ * means nothing, as it is of the handshake, or of what was there before and may be anything.
  */
 __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arrivals,
 			    const struct thread *thread, s32 moved)
 {
 	struct followed *connection;
 	bool looks;
+	u32 tgid;
 
 	if (!socket || !arrivals || !thread)
 		return 0;
@@ -112,11 +113,23 @@ __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arriva
 	if (looks && moved > 0 && reads_tls(thread, moved)) {
 		if (!tls_probes_are_set && socket->multiplex != MULTIPLEX_NEW)
 			return 1;
-		return tls_begins(socket, arrivals);
+		tgid = thread->tgid;
+		if (bpf_map_lookup_elem(&tls_processes, &tgid))
+			return tls_begins(socket, arrivals);
+		/* Its library may be about to be found. */
+		if (socket->multiplex == MULTIPLEX_NEW)
+			socket->multiplex = MULTIPLEX_OLD + LOOKS;
+		return 0;
 	}
 	if (socket->multiplex != MULTIPLEX_TLS || !socket->streams)
 		return 0;
 	connection = followed_at(socket->streams - 1);
+	if (connection->tls == TLS_UNKNOWN && moved < 0 && socket->role == SOCKET_SERVER) {
+		/* What is written before there is any clear text is the handshake's. */
+		socket->ready_ns = 0;
+		socket->last_send_ns = 0;
+		return 1;
+	}
 	return connection->tls >= TLS_HTTP2 ? tls_settles(socket, arrivals, connection) : 0;
 }
 

@@ -9,6 +9,15 @@ const volatile bool tls_wanted = false;
 /* The probes were set for the first time. */
 bool tls_probes_are_set = false;
 
+/* The processes whose TLS library has probes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u8);
+} tls_processes SEC(".maps");
+
 /* What is known of a connection in TLS that has a place among the followed ones. */
 enum tls {
 	TLS_NOT, /* it is in clear text */
