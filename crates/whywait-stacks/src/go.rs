@@ -140,8 +140,7 @@ impl GoTable {
         for i in 0..self.functions {
             let place = i.checked_mul(8).and_then(|at| self.table.checked_add(at));
             let of = |bytes: usize| place.and_then(|place| place.checked_add(bytes));
-            let (Some(start), Some(record), Some(end)) =
-                (word(place), word(of(4)), word(of(8)))
+            let (Some(start), Some(record), Some(end)) = (word(place), word(of(4)), word(of(8)))
             else {
                 return;
             };

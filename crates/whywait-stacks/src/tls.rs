@@ -251,7 +251,10 @@ mod tests {
     fn what_has_no_tls_library_has_no_such_function() {
         let mut libraries = TlsLibraries::default();
         assert_eq!(libraries.of(std::process::id()), []);
-        assert!(!libraries.files.is_empty(), "this program and its libraries");
+        assert!(
+            !libraries.files.is_empty(),
+            "this program and its libraries"
+        );
         assert_eq!(libraries.of(u32::MAX), []);
     }
 

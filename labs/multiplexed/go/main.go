@@ -4,8 +4,8 @@
 //	multiplexed PROTOCOL                  the server, on a port of the system's choice
 //	multiplexed PROTOCOL load ADDRESS     the clients
 //
-// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock and h2-lock each
-// request takes 10 ms with a lock held, and with …-unlocked without it.
+// PROTOCOL: h2c (HTTP/2 in clear text), h2 (in TLS), http1 or https1. With h2c-lock and h2-lock
+// each request takes 10 ms with a lock held, and with …-unlocked without it.
 //
 // Asked for /long, h2c sends 512 KiB at once, and for /bit-by-bit with a pause after each 64.
 //

@@ -14,6 +14,9 @@ use crate::requests::histogram::Latency;
 /// One exchange in so many requests can make a percentile wrong.
 const FEW: u64 = 100;
 
+/// The counter that every recording has of which TLS was to be looked into.
+const TLS_LOOKED: &str = "tls.libraries";
+
 /// Connections that carry several requests at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Multiplexed {
@@ -23,6 +26,9 @@ pub struct Multiplexed {
     pub http2: u64,
     /// Of which clients sent, again and again, before they had all of what was being sent to them.
     pub overlapping: u64,
+    /// Whether these may carry HTTP/2 in TLS, and nobody asked for what is in TLS.
+    #[serde(skip)]
+    pub may_be_tls: bool,
     /// How many of the requests are exchanges on them.
     pub exchanges: u64,
     /// Whether these are too many for figures over all requests to mean anything.
@@ -56,6 +62,7 @@ impl Model {
             connections: http2.saturating_add(overlapping),
             http2,
             overlapping,
+            may_be_tls: overlapping > 0 && !self.counters.contains_key(TLS_LOOKED),
             exchanges,
             prevail: exchanges > 0 && exchanges.saturating_mul(FEW) >= all,
             exchange_ns: None,

@@ -305,9 +305,13 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
             some if some >= requests.count => counted(some, "exchange"),
             some => format!("{all}, {} of them exchanges,", count(some)),
         };
+        let hint = match several.may_be_tls {
+            true => " (where it is HTTP/2 in TLS, a recording with --tls knows)",
+            false => "",
+        };
         return format!(
             ": {exchanges} with {target} in {watched}, on {}; how many requests these were, and \
-             how long each took, is not known",
+             how long each took, is not known{hint}",
             carriers(several)
         );
     }

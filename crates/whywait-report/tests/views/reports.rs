@@ -480,6 +480,7 @@ pub(crate) fn multiplexed(all: bool) -> Report {
         connections: 20,
         http2: if all { 20 } else { 18 },
         overlapping: if all { 0 } else { 2 },
+        may_be_tls: !all,
         exchanges: if all { requests.count } else { 314 },
         prevail: true,
         exchange_ns: requests.latency_ns.take(),

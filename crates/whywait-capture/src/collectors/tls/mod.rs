@@ -74,6 +74,9 @@ impl TlsProcess {
 
 #[derive(Default)]
 struct TlsProbes {
+    /// Clear text was asked for, …
+    asked: bool,
+    /// … and is still to be looked for.
     wanted: bool,
     libraries: TlsLibraries,
     processes: BTreeMap<u32, TlsProcess>,
@@ -83,6 +86,7 @@ struct TlsProbes {
 
 impl Keeper for TlsProbes {
     fn start(&mut self, _: &mut Programs, options: &Options) -> Result<(), CaptureError> {
+        self.asked = options.tls;
         self.wanted = options.tls;
         Ok(())
     }
@@ -108,12 +112,12 @@ impl Keeper for TlsProbes {
     }
 
     fn counters(&mut self, _: &Programs) -> Vec<(String, u64)> {
-        match self.set + self.refused {
-            1.. => vec![
+        match self.asked {
+            true => vec![
                 ("tls.libraries".to_owned(), self.set),
                 ("tls.libraries-refused".to_owned(), self.refused),
             ],
-            0 => Vec::new(),
+            false => Vec::new(),
         }
     }
 }
@@ -178,7 +182,12 @@ fn attach(programs: &mut Programs, tgid: u32, file: &TlsFile) -> Result<Vec<Link
     // First where calls end: of what is under way nothing is known then, and nothing is missed.
     for function in &*file.functions {
         let does = cookie(function.call);
-        places.extend(function.returns.iter().map(|at| (*at as usize, does | RETURNS)));
+        places.extend(
+            function
+                .returns
+                .iter()
+                .map(|at| (*at as usize, does | RETURNS)),
+        );
         places.push((function.begins as usize, does));
     }
     let progs = &programs.skel.progs;
