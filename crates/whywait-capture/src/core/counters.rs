@@ -92,6 +92,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         calls_lost_place => "call-streams.connections-lost",
         tls_connections => "tls.connections",
         tls_http2 => "tls.http2",
+        tls_early => "tls.reads-too-early",
         lost_tls_connections => "tls.connections-not-followed",
         jobs_fetches => "jobs.fetches",
         jobs_waited_ns => "jobs.waited-ns",

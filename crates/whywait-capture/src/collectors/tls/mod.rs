@@ -40,6 +40,8 @@ const WRITES: u64 = 1;
 const COUNTS: u64 = 2;
 const GO: u64 = 4;
 const RETURNS: u64 = 8;
+const PROBES_NONE: u8 = 0;
+const PROBES_SET: u8 = 1;
 
 fn cookie(call: TlsCall) -> u64 {
     match call {
@@ -60,9 +62,22 @@ struct TlsProcess {
     /// The files that have their probes, or cannot have them.
     files: BTreeSet<(u64, u64)>,
     links: Vec<Link>,
+    /// That is said of it to the programs.
+    told: Option<u8>,
 }
 
 impl TlsProcess {
+    /// Whether it has probes, as far as that can be said.
+    fn probes(&self, was_there: bool) -> Option<u8> {
+        if !self.links.is_empty() {
+            Some(PROBES_SET)
+        } else if was_there || self.seen.elapsed() >= YOUNG {
+            Some(PROBES_NONE)
+        } else {
+            None
+        }
+    }
+
     fn is_due(&self) -> bool {
         let again = match self.seen.elapsed() < YOUNG {
             true => YOUNG_AGAIN,
@@ -78,6 +93,7 @@ struct TlsProbes {
     asked: bool,
     /// … and is still to be looked for.
     wanted: bool,
+    target_waits: bool,
     libraries: TlsLibraries,
     processes: BTreeMap<u32, TlsProcess>,
     set: u64,
@@ -88,21 +104,18 @@ impl Keeper for TlsProbes {
     fn start(&mut self, _: &mut Programs, options: &Options) -> Result<(), CaptureError> {
         self.asked = options.tls;
         self.wanted = options.tls;
+        self.target_waits = options.target_waits;
         Ok(())
     }
 
     fn look(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
-        if shared.stage != Stage::Ends {
-            self.set_probes(programs, shared);
-        }
-        if let Some(variables) = programs.variables_mut() {
-            variables.tls_probes_are_set = true;
-        }
+        let were_there = shared.stage == Stage::Begins && !self.target_waits;
+        self.set_probes(programs, shared, were_there);
         Ok(())
     }
 
     fn turn(&mut self, programs: &mut Programs, shared: &mut Shared) -> Result<(), CaptureError> {
-        self.set_probes(programs, shared);
+        self.set_probes(programs, shared, false);
         Ok(())
     }
 
@@ -124,7 +137,8 @@ impl Keeper for TlsProbes {
 
 impl TlsProbes {
     /// In processes that are new, and now and then in all of them.
-    fn set_probes(&mut self, programs: &mut Programs, shared: &Shared) {
+    /// `were_there`: they are none that are just being started.
+    fn set_probes(&mut self, programs: &mut Programs, shared: &Shared, were_there: bool) {
         if !self.wanted {
             return;
         }
@@ -137,15 +151,16 @@ impl TlsProbes {
                 looked: None,
                 files: BTreeSet::new(),
                 links: Vec::new(),
+                told: None,
             });
             if process.is_due() {
                 process.looked = Some(Instant::now());
-                self.set_in(programs, tgid);
+                self.set_in(programs, tgid, were_there);
             }
         }
     }
 
-    fn set_in(&mut self, programs: &mut Programs, tgid: u32) {
+    fn set_in(&mut self, programs: &mut Programs, tgid: u32, was_there: bool) {
         let files = self.libraries.of(tgid);
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
@@ -158,9 +173,6 @@ impl TlsProbes {
                 Ok(links) => {
                     self.set += 1;
                     process.links.extend(links);
-                    let map = &programs.skel.maps.tls_processes;
-                    // Without it its connections are what they are without probes.
-                    let _ = map.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY);
                 }
                 Err(error) => {
                     if self.refused == 0 {
@@ -172,6 +184,13 @@ impl TlsProbes {
                     self.refused += 1;
                 }
             }
+        }
+        let probes = process.probes(was_there);
+        if let Some(probes) = probes.filter(|_| process.told != probes) {
+            process.told = Some(probes);
+            let map = &programs.skel.maps.tls_processes;
+            // Without it nothing is seen of its connections in TLS.
+            let _ = map.update(&tgid.to_ne_bytes(), &[probes], MapFlags::ANY);
         }
     }
 }

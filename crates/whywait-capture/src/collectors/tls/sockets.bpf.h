@@ -40,11 +40,14 @@ static __noinline int tls_begins(struct socket_state *socket, struct arrivals *a
 	u64 sk = socket->sk;
 	u32 place;
 
-	if (client && (!exchange_peer || exchange_peer == PEER_NONE))
+	if (client && (!exchange_peer || exchange_peer == PEER_NONE)) {
+		socket->multiplex = MULTIPLEX_NONE;
 		return 0;
+	}
 	place = take_followed(KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter), sk);
 	if (!place) {
 		COUNT(lost_tls_connections);
+		socket->multiplex = MULTIPLEX_NONE;
 		return 0;
 	}
 	COUNT(tls_connections);
@@ -97,32 +100,48 @@ static __noinline int tls_settles(struct socket_state *socket, struct arrivals *
 }
 
 /*
+ * A connection in TLS is read of which it was not known yet whether its clear text can be seen.
+ * True: it still is not. What it carries is not counted until then.
+ */
+static __noinline bool tls_is_unknown(struct socket_state *socket, struct arrivals *arrivals,
+				      const struct thread *thread)
+{
+	u32 tgid = thread->tgid;
+	u8 *probes = bpf_map_lookup_elem(&tls_processes, &tgid);
+
+	if (!probes) {
+		COUNT(tls_early);
+		socket->multiplex = MULTIPLEX_TLS;
+		return true;
+	}
+	if (*probes == PROBES_SET)
+		tls_begins(socket, arrivals);
+	else if (socket->multiplex == MULTIPLEX_TLS)
+		socket->multiplex = MULTIPLEX_NONE;
+	return false;
+}
+
+/*
  * A thread has read from a connection or has written to it: before that means anything. True: it
- * means nothing, as it is of the handshake, or of what was there before and may be anything.
+ * means nothing, as it is of the handshake, or came too early.
  */
 __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arrivals,
 			    const struct thread *thread, s32 moved)
 {
 	struct followed *connection;
-	bool looks;
-	u32 tgid;
+	u8 known;
 
 	if (!socket || !arrivals || !thread)
 		return 0;
-	looks = socket->multiplex == MULTIPLEX_NEW || socket->multiplex > MULTIPLEX_OLD;
-	if (looks && moved > 0 && reads_tls(thread, moved)) {
-		if (!tls_probes_are_set && socket->multiplex != MULTIPLEX_NEW)
-			return 1;
-		tgid = thread->tgid;
-		if (bpf_map_lookup_elem(&tls_processes, &tgid))
-			return tls_begins(socket, arrivals);
-		/* Its library may be about to be found. */
-		if (socket->multiplex == MULTIPLEX_NEW)
-			socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	known = socket->multiplex;
+	if (known == MULTIPLEX_NEW || known > MULTIPLEX_OLD)
+		return moved > 0 && reads_tls(thread, moved) ?
+			       tls_is_unknown(socket, arrivals, thread) :
+			       0;
+	if (known != MULTIPLEX_TLS)
 		return 0;
-	}
-	if (socket->multiplex != MULTIPLEX_TLS || !socket->streams)
-		return 0;
+	if (!socket->streams)
+		return moved < 0 || tls_is_unknown(socket, arrivals, thread);
 	connection = followed_at(socket->streams - 1);
 	if (connection->tls == TLS_UNKNOWN && moved < 0 && socket->role == SOCKET_SERVER) {
 		/* What is written before there is any clear text is the handshake's. */

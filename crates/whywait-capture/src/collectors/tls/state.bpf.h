@@ -6,10 +6,10 @@
 
 /* Clear text is looked at, where TLS libraries have it. */
 const volatile bool tls_wanted = false;
-/* The probes were set for the first time. */
-bool tls_probes_are_set = false;
 
-/* The processes whose TLS library has probes. */
+/* Whether a process's TLS library has probes: PROBES_…; absent: it is still looked for. */
+enum probes { PROBES_NONE, PROBES_SET };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
