@@ -118,9 +118,13 @@ static __always_inline enum left_to_do reads_request(struct socket_state *socket
 
 	if (unlikely(!socket->peer))
 		find_peer(socket, thread->tgid);
-	if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
-		was_read(socket, now);
-		return STREAMS_MOVE;
+	if (unlikely(may_have_streams(socket))) {
+		bool nothing = tls_wanted && tls_is_moved(socket, arrivals, thread, ret);
+
+		if (nothing || socket->multiplex == MULTIPLEX_STREAMS) {
+			was_read(socket, now);
+			return nothing ? DONE : STREAMS_MOVE;
+		}
 	}
 	if (unlikely(socket->pushes == PUSHES || !socket->pushes) && is_pong(thread, ret)) {
 		was_read(socket, now);
@@ -299,20 +303,21 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 		socket->ended = 1;
 		cpu_progress(thread, thread->io_on_cpu_ns);
 	}
-	if (tls_wanted && ret > 0 && tls_is_moved(socket, arrivals, thread, ret)) {
-		was_read(socket, thread->io_ns);
-		return DONE;
-	}
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
-		if (unlikely(socket->multiplex == MULTIPLEX_STREAMS)) {
+		if (unlikely(may_have_streams(socket))) {
+			bool nothing = tls_wanted && ret > 0 &&
+				       tls_is_moved(socket, arrivals, thread, ret);
+
 			if (ret == 0) {
 				streams_end(socket, thread->io_ns);
 				return DONE;
 			}
-			was_read(socket, thread->io_ns);
-			return STREAMS_MOVE;
+			if (nothing || socket->multiplex == MULTIPLEX_STREAMS) {
+				was_read(socket, thread->io_ns);
+				return nothing ? DONE : STREAMS_MOVE;
+			}
 		}
 		if (ret > 0)
 			client_reads(socket, arrivals, thread, ret);
@@ -345,6 +350,16 @@ __noinline int stream_is_read_elsewhere(struct socket_state *socket, struct arri
 	return stream_is_read(socket, arrivals, thread, ret, flags);
 }
 
+/* Of a connection whose streams are followed: where it is in TLS, its clear text shows them. */
+static __always_inline void several_move(struct socket_state *socket, struct arrivals *arrivals,
+					 struct thread *thread, s32 moved)
+{
+	if (tls_wanted && followed_at(socket->streams - 1)->tls)
+		tls_was_moved(socket, arrivals, thread, moved);
+	else
+		streams_move(socket, arrivals, thread, moved);
+}
+
 /* A thread has tried to read from a socket. */
 static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 {
@@ -375,10 +390,8 @@ static __always_inline int socket_was_read(struct sock *sk, int ret, int flags)
 	}
 	if (unlikely(left == LEAVES))
 		socket_leaves(sk);
-	if (tls_wanted && left != LEAVES)
-		tls_was_moved(socket, arrivals, thread, ret);
 	if (unlikely(left == STREAMS_MOVE))
-		streams_move(socket, arrivals, thread, ret);
+		several_move(socket, arrivals, thread, ret);
 	return 0;
 }
 
@@ -408,8 +421,12 @@ static __always_inline enum left_to_do client_is_written(struct socket_state *so
 							 struct arrivals *arrivals,
 							 struct thread *thread, u32 bytes)
 {
-	if (unlikely(socket->multiplex == MULTIPLEX_STREAMS))
-		return STREAMS_MOVE;
+	if (unlikely(may_have_streams(socket))) {
+		if (tls_wanted && tls_is_moved(socket, arrivals, thread, -(s32)bytes))
+			return DONE;
+		if (socket->multiplex == MULTIPLEX_STREAMS)
+			return STREAMS_MOVE;
+	}
 	if (unlikely(socket->broker != BROKER_NONE))
 		return client_is_looked_at(socket, arrivals, thread, bytes);
 	exchange_writes(socket, thread, thread->io_ns, bytes, false);
@@ -425,8 +442,6 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 		answers_nobody(socket, thread, thread->io_ns, ret);
 	if (unlikely(ret <= 0))
 		return DONE;
-	if (tls_wanted && tls_is_moved(socket, arrivals, thread, -ret))
-		return DONE;
 	if (unlikely(socket->role != SOCKET_SERVER)) {
 		if (socket->role != SOCKET_CLIENT)
 			return DONE;
@@ -434,6 +449,9 @@ static __always_inline enum left_to_do stream_is_written(struct socket_state *so
 	}
 	thread->open.bytes_out += ret;
 	cpu_answers(thread, socket->id, thread->io_on_cpu_ns);
+	if (unlikely(may_be_in_tls(socket)) && tls_wanted &&
+	    tls_is_moved(socket, arrivals, thread, -ret))
+		return DONE;
 	if (likely(socket->ready_ns && socket->recv_ns)) {
 		writes_response(socket, arrivals, thread, ret);
 		return DONE;
@@ -479,10 +497,8 @@ static __always_inline int socket_was_written(struct sock *sk, int ret)
 		arrivals = arrivals_of(socket, sk);
 		left = stream_is_written_elsewhere(socket, arrivals, thread, ret);
 	}
-	if (tls_wanted)
-		tls_was_moved(socket, arrivals, thread, -ret);
 	if (unlikely(left == STREAMS_MOVE))
-		streams_move(socket, arrivals, thread, -ret);
+		several_move(socket, arrivals, thread, -ret);
 	return 0;
 }
 
@@ -660,7 +676,8 @@ int open_sockets(struct bpf_iter__task_file *ctx)
 	socket = socket_discover(sk);
 	if (!socket)
 		return 0;
-	socket->multiplex = MULTIPLEX_OLD + LOOKS;
+	if (socket->multiplex != MULTIPLEX_TLS)
+		socket->multiplex = MULTIPLEX_OLD + LOOKS;
 	socket->limits_unknown = 1;
 	if (socket->role == SOCKET_CLIENT && is_inet_stream(sk))
 		own_begins(socket, task->tgid);

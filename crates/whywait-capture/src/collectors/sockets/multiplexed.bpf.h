@@ -32,6 +32,18 @@ static __always_inline bool is_multiplexed(const struct socket_state *socket)
 	return socket->multiplex >= MULTIPLEX_OVERLAPS && socket->multiplex <= MULTIPLEX_STREAMS;
 }
 
+/* Its streams are followed, or clear text of TLS may show that they are to be. */
+static __always_inline bool may_have_streams(const struct socket_state *socket)
+{
+	return (u8)(socket->multiplex - MULTIPLEX_STREAMS) <=
+	       MULTIPLEX_TLS_EARLY - MULTIPLEX_STREAMS;
+}
+
+static __always_inline bool may_be_in_tls(const struct socket_state *socket)
+{
+	return (u8)(socket->multiplex - MULTIPLEX_TLS) <= MULTIPLEX_TLS_EARLY - MULTIPLEX_TLS;
+}
+
 /* It is one from now on, and has been all the time. */
 static __noinline int found_multiplexed(struct socket_state *socket, u8 how)
 {

@@ -162,6 +162,8 @@ __noinline int socket_begins(struct socket_state *socket, struct arrivals *arriv
 	socket->tcp = inet && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 	socket->sk = (u64)sk;
 	socket->local_port = port;
+	if (tls_wanted && inet)
+		socket->multiplex = MULTIPLEX_TLS;
 	arrivals->ns = 0;
 	arrivals->before_ns = 0;
 	arrivals->at = 0;

@@ -43,10 +43,15 @@ enum multiplex {
 	MULTIPLEX_OVERLAPS = 16, /* that was so often enough */
 	MULTIPLEX_HTTP2,
 	MULTIPLEX_STREAMS, /* HTTP/2 of which the streams are followed: see streams.bpf.h */
-	MULTIPLEX_TLS, /* it is in TLS, and its clear text has not shown yet what it carries */
+	/* It may be in TLS, or is, and its clear text has not shown yet what it carries; … */
+	MULTIPLEX_TLS,
+	MULTIPLEX_TLS_EARLY, /* … nor is it known whether there will be any: see tls/sockets.bpf.h */
 	MULTIPLEX_OLD = 32, /* it was there before, and so many reads are still to be looked at */
 	MULTIPLEX_HEAD = 64, /* … and one of them was the head of a frame: see are_frames */
 };
+
+/* Clear text is looked at, where TLS libraries have it. */
+const volatile bool tls_wanted = false;
 
 /* Where a request may begin that seemed to begin before: see may_begin_later. */
 struct later {

@@ -807,9 +807,6 @@ __noinline int streams_move(struct socket_state *socket, struct arrivals *arriva
 	walk.thread = thread;
 	walk.place = (socket->streams - 1) & (FOLLOWED - 1);
 	walk.of_client = reads != (socket->role == SOCKET_CLIENT);
-	/* What is encrypted is looked at elsewhere. */
-	if (tls_wanted && followed_at(walk.place)->tls)
-		return 0;
 	framer = &followed_at(walk.place)->framers[walk.of_client & 1];
 	framer->now_ns = thread->io_ns;
 	/* Here, where there is stack for it. */

@@ -73,6 +73,7 @@ static __noinline int tls_is_http2(struct followed *connection, const struct tls
 
 	connection->from_preface = preface;
 	connection->framers[OF_CLIENT].skip = preface ? PREFACE_LENGTH : 0;
+	connection->framers[OF_CLIENT].have = 0;
 	if (!preface)
 		connection->framers[OF_SERVER].seeks = SEEKS;
 	if (connection->calls)
@@ -168,7 +169,7 @@ static __noinline int tls_moves(const struct tls_caller *caller, const struct tl
 		framer->task = task_of(thread);
 		framer->fd = connection->writes_to;
 	}
-	if (unlikely(connection->tls == TLS_UNKNOWN)) {
+	if (unlikely(connection->tls < TLS_HTTP2)) {
 		if (is_preface(call->at, bytes))
 			tls_is_http2(connection, caller, call, walk.place, true);
 		else

@@ -34,7 +34,8 @@ static __always_inline bool reads_tls(const struct thread *thread, u32 bytes)
 /* A connection in TLS: what it carries is not known yet. */
 static __noinline int tls_begins(struct socket_state *socket, struct arrivals *arrivals)
 {
-	bool client = socket->role == SOCKET_CLIENT, is_new = socket->multiplex == MULTIPLEX_NEW;
+	bool client = socket->role == SOCKET_CLIENT;
+	bool is_new = socket->multiplex == MULTIPLEX_TLS && !socket->limits_unknown;
 	u32 exchange_peer = client ? socket->exchange.peer : PEER_NONE;
 	struct followed *connection;
 	u64 sk = socket->sk;
@@ -111,48 +112,78 @@ static __noinline bool tls_is_unknown(struct socket_state *socket, struct arriva
 
 	if (!probes) {
 		COUNT(tls_early);
-		socket->multiplex = MULTIPLEX_TLS;
+		socket->multiplex = MULTIPLEX_TLS_EARLY;
 		return true;
 	}
 	if (*probes == PROBES_SET)
 		tls_begins(socket, arrivals);
-	else if (socket->multiplex == MULTIPLEX_TLS)
+	else
 		socket->multiplex = MULTIPLEX_NONE;
 	return false;
 }
 
+/* When that came which was just read, though it does not count as read yet. */
+static __always_inline u64 tls_came(struct socket_state *socket, const struct arrivals *arrivals,
+				    u64 now, u32 bytes, u64 otherwise)
+{
+	u64 read_ns = socket->read_ns, came_ns;
+	u32 to = socket->read_to, before = socket->read_before;
+
+	was_read(socket, now);
+	came_ns = noted_arrival(socket, arrivals, bytes, otherwise);
+	socket->read_ns = read_ns;
+	socket->read_to = to;
+	socket->read_before = before;
+	return came_ns;
+}
+
 /*
- * A thread has read from a connection or has written to it: before that means anything. True: it
- * means nothing, as it is of the handshake, or came too early.
+ * A thread has read from a connection that may be in TLS, or has written to it: before that means
+ * anything. True: it means nothing, as it is of the handshake, or came too early.
  */
 __noinline int tls_is_moved(struct socket_state *socket, struct arrivals *arrivals,
-			    const struct thread *thread, s32 moved)
+			    struct thread *thread, s32 moved)
 {
 	struct followed *connection;
-	u8 known;
+	struct framer *framer;
+	bool reads = moved > 0;
 
-	if (!socket || !arrivals || !thread)
+	if (!socket || !arrivals || !thread || socket->multiplex == MULTIPLEX_STREAMS)
 		return 0;
-	known = socket->multiplex;
-	if (known == MULTIPLEX_NEW || known > MULTIPLEX_OLD)
-		return moved > 0 && reads_tls(thread, moved) ?
-			       tls_is_unknown(socket, arrivals, thread) :
-			       0;
-	if (known != MULTIPLEX_TLS)
-		return 0;
+	if (socket->multiplex == MULTIPLEX_TLS_EARLY) {
+		if (!reads || tls_is_unknown(socket, arrivals, thread))
+			return 1;
+	} else if (!socket->streams) {
+		/* Nothing was read yet. */
+		if (!reads)
+			return 0;
+		if (!reads_tls(thread, moved)) {
+			socket->multiplex = socket->limits_unknown ? MULTIPLEX_OLD + LOOKS :
+								     MULTIPLEX_NEW;
+			return 0;
+		}
+		if (tls_is_unknown(socket, arrivals, thread))
+			return 1;
+	}
 	if (!socket->streams)
-		return moved < 0 || tls_is_unknown(socket, arrivals, thread);
+		return 0;
 	connection = followed_at(socket->streams - 1);
-	if (connection->tls == TLS_UNKNOWN && moved < 0 && socket->role == SOCKET_SERVER) {
+	if (connection->tls == TLS_UNKNOWN && !reads && socket->role == SOCKET_SERVER) {
 		/* What is written before there is any clear text is the handshake's. */
 		socket->ready_ns = 0;
 		socket->last_send_ns = 0;
 		return 1;
 	}
-	return connection->tls >= TLS_HTTP2 ? tls_settles(socket, arrivals, connection) : 0;
+	thread->tls = socket->streams;
+	framer = &connection->framers[socket->role == SOCKET_CLIENT ? OF_SERVER : OF_CLIENT];
+	if (connection->tls >= TLS_HTTP2)
+		tls_settles(socket, arrivals, connection);
+	else if (reads)
+		framer->came_ns = tls_came(socket, arrivals, thread->io_ns, moved, framer->came_ns);
+	return 0;
 }
 
-/* The same, after it was counted. */
+/* The same of a connection whose streams are followed. */
 __noinline int tls_was_moved(struct socket_state *socket, struct arrivals *arrivals,
 			     struct thread *thread, s32 moved)
 {
@@ -162,8 +193,6 @@ __noinline int tls_was_moved(struct socket_state *socket, struct arrivals *arriv
 	if (!socket || !arrivals || !thread || !socket->streams)
 		return 0;
 	connection = followed_at(socket->streams - 1);
-	if (!connection->tls)
-		return 0;
 	thread->tls = socket->streams;
 	framer = &connection->framers[socket->role == SOCKET_CLIENT ? OF_SERVER : OF_CLIENT];
 	if (moved > 0)

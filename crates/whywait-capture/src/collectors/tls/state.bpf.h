@@ -4,9 +4,6 @@
 
 #include "collectors/streams/state.bpf.h"
 
-/* Clear text is looked at, where TLS libraries have it. */
-const volatile bool tls_wanted = false;
-
 /* Whether a process's TLS library has probes: PROBES_…; absent: it is still looked for. */
 enum probes { PROBES_NONE, PROBES_SET };
 
