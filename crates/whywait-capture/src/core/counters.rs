@@ -93,6 +93,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         tls_connections => "tls.connections",
         tls_http2 => "tls.http2",
         tls_early => "tls.reads-too-early",
+        lost_tls_calls => "lost.tls-calls",
         lost_tls_connections => "tls.connections-not-followed",
         jobs_fetches => "jobs.fetches",
         jobs_waited_ns => "jobs.waited-ns",

@@ -105,6 +105,16 @@ pub(crate) fn walks_one_process(btf: &Btf<'_>) -> bool {
     })
 }
 
+/// Whether programs may disable preemption and still call functions that are verified by themselves
+/// (Linux 6.15).
+pub(crate) fn calls_without_preemption(btf: &Btf<'_>) -> bool {
+    let function = btf.type_by_name::<types::Struct<'_>>("bpf_subprog_info");
+    function.is_some_and(|function| {
+        let mut members = function.iter();
+        members.any(|member| member.name.is_some_and(|name| name == "might_sleep"))
+    })
+}
+
 /// Whether the kernel sets many probes in a program by one link (Linux 6.6).
 pub(crate) fn sets_probes_at_once(btf: &Btf<'_>) -> bool {
     let link = btf.type_by_name::<types::Struct<'_>>("bpf_uprobe_multi_link");

@@ -163,6 +163,7 @@ struct counters {
 	u64 tls_connections; /* in TLS, of which clear text is looked for, … */
 	u64 tls_http2; /* … those that carry HTTP/2, … */
 	u64 tls_early; /* … reads there before it was known whether there is any, … */
+	u64 lost_tls_calls; /* … calls of libraries that could not be remembered, … */
 	u64 lost_tls_connections; /* … and those beyond what can be followed */
 	u64 jobs_fetches; /* messages that brokers were asked for, and answered, … */
 	u64 jobs_waited_ns; /* … after so long, together */

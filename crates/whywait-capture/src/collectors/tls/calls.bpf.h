@@ -147,8 +147,9 @@ static __noinline bool tls_were_frames(struct followed *connection, struct frame
 }
 
 /* So many bytes of clear text were read or written. */
-static __noinline int tls_moves(const struct tls_caller *caller, const struct tls_call *call,
-				struct thread *thread, u32 bytes, u32 go)
+static __always_inline int tls_moves(const struct tls_caller *caller,
+				     const struct tls_call *call, struct thread *thread, u32 bytes,
+				     u32 go)
 {
 	u32 place = tls_place(caller, call, thread, go);
 	struct walk walk = { .thread = thread };
@@ -220,7 +221,7 @@ static __always_inline u32 tls_moved(struct pt_regs *regs, const struct tls_call
 }
 
 /* A thread is at a probe. */
-static __always_inline int tls_probe(struct pt_regs *ctx)
+static __noinline int tls_is_at_probe(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = user_registers(task);
@@ -238,7 +239,8 @@ static __always_inline int tls_probe(struct pt_regs *ctx)
 		call.session = does & TLS_GO ? GO_ARGUMENT_1(regs) : PT_REGS_PARM1(regs);
 		call.at = does & TLS_GO ? GO_ARGUMENT_2(regs) : PT_REGS_PARM2(regs);
 		call.count_at = does & TLS_COUNTS ? PT_REGS_PARM4(regs) : 0;
-		bpf_map_update_elem(&tls_calls, &caller, &call, BPF_ANY);
+		if (bpf_map_update_elem(&tls_calls, &caller, &call, BPF_ANY))
+			COUNT(lost_tls_calls);
 		return 0;
 	}
 	open = bpf_map_lookup_elem(&tls_calls, &caller);
@@ -255,6 +257,42 @@ static __always_inline int tls_probe(struct pt_regs *ctx)
 	on_cpu_ns = on_cpu_now(thread, now);
 	thread_does_io(thread, now, on_cpu_ns);
 	tls_moves(&caller, &call, thread, bytes, !!(does & TLS_GO));
+	return 0;
+}
+
+/*
+ * Unlike programs at tracepoints these may be preempted, and run again on the same CPU meanwhile.
+ * Some kernels (since 6.13, and 6.12 by now) have functions with more than 64 bytes of stack keep it
+ * at one place for each CPU: then another thread's numbers are in it afterwards, addresses among
+ * them, and the kernel crashes. Programs with a tail call have their stack where it always was
+ * (check_max_stack_depth in kernel/bpf/verifier.c), so there is one, which is never made.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} tls_nowhere SEC(".maps");
+
+bool tls_goes_nowhere = false;
+
+/*
+ * Nor are they preempted where that can be had, so that what is kept for each CPU is nobody else's
+ * meanwhile: since Linux 6.15, which lets functions be called then that are verified by themselves.
+ */
+const volatile bool tls_disables_preemption = false;
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+static __always_inline int tls_probe(struct pt_regs *ctx)
+{
+	if (tls_goes_nowhere)
+		bpf_tail_call(ctx, &tls_nowhere, 0);
+	if (!tls_disables_preemption || !bpf_ksym_exists(bpf_preempt_disable))
+		return tls_is_at_probe(ctx);
+	bpf_preempt_disable();
+	tls_is_at_probe(ctx);
+	bpf_preempt_enable();
 	return 0;
 }
 

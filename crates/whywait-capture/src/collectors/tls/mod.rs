@@ -9,6 +9,7 @@ use whywait_stacks::{TlsCall, TlsFile, TlsLibraries};
 
 use crate::core::collector::{Collector, Keeper};
 use crate::core::error::CaptureError;
+use crate::core::kernel;
 use crate::core::limits;
 use crate::core::options::Options;
 use crate::core::programs::Programs;
@@ -23,6 +24,8 @@ pub(crate) const AT_EACH: &str = "tls_probe_alone";
 pub(crate) const COLLECTOR: Collector = Collector {
     configure: |configuration| {
         configuration.variables.tls_wanted = configuration.options.tls;
+        configuration.variables.tls_disables_preemption =
+            kernel::calls_without_preemption(configuration.kernel);
     },
     keeper: |_| Box::new(TlsProbes::default()),
     ..Collector::NONE
