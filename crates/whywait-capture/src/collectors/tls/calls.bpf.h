@@ -262,7 +262,7 @@ static __noinline int tls_is_at_probe(struct pt_regs *ctx)
 
 /*
  * Unlike programs at tracepoints these may be preempted, and run again on the same CPU meanwhile.
- * Some kernels (since 6.13, and 6.12 by now) have functions with more than 64 bytes of stack keep it
+ * Some kernels (since 6.13, and 6.12 by now) have functions with 64 bytes of stack or more keep it
  * at one place for each CPU: then another thread's numbers are in it afterwards, addresses among
  * them, and the kernel crashes. Programs with a tail call have their stack where it always was
  * (check_max_stack_depth in kernel/bpf/verifier.c), so there is one, which is never made.
