@@ -324,6 +324,15 @@ fn a_thread_that_becomes_another_program_takes_the_process_over() {
     if !bpf() {
         return;
     }
+    // On some virtual machines no switch is seen from or to their first process: then the sleep may
+    // have no end, or not be there at all.
+    const TRIES: usize = 3;
+    let slept = (0..TRIES).any(|_| sleep_after_exec_in_a_thread());
+    assert!(slept, "expected the sleep of the program that took over");
+}
+
+/// Whether the sleep of a program is seen that another one's thread has become.
+fn sleep_after_exec_in_a_thread() -> bool {
     let dir = scratch();
     let recording = dir.path().join("recording");
     let command = [target(), "exec-in-thread", "/bin/sleep", "0.3"];
@@ -352,10 +361,9 @@ fn a_thread_that_becomes_another_program_takes_the_process_over() {
             "expected an end of thread {tid}, got {events:#?}"
         );
     }
-    let slept = waits(&open(&recording))
+    waits(&open(&recording))
         .into_iter()
-        .any(|wait| wait.tid == exec.tid && wait.out_ns > exec.at_ns && wait.in_ns.is_some());
-    assert!(slept, "expected the sleep of the program that took over");
+        .any(|wait| wait.tid == exec.tid && wait.out_ns > exec.at_ns && wait.in_ns.is_some())
 }
 
 #[test]
