@@ -306,7 +306,7 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
             some => format!("{all}, {} of them exchanges,", count(some)),
         };
         let hint = match several.may_be_tls {
-            true => " (where it is HTTP/2 in TLS, a recording with --tls knows)",
+            true => " (in TLS: record with --tls)",
             false => "",
         };
         return format!(

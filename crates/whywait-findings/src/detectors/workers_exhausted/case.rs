@@ -253,9 +253,8 @@ impl Case<'_, '_> {
 
     pub(super) fn fix(&self) -> String {
         if self.kept {
-            return "do not keep a worker for an idle connection: close it sooner (a shorter \
-                    keep-alive time-out), put a proxy or an event loop in front that keeps idle \
-                    connections, or have many more workers"
+            return "do not keep a worker for an idle connection: close it sooner (keep-alive \
+                    time-out), have a proxy or an event loop keep it, or many more workers"
                 .to_owned();
         }
         if self.streams() {
