@@ -128,6 +128,7 @@ async function load(protocol, address) {
   const truth = {
     requests: took.length, slow: took.filter((ms) => ms >= COMPUTES_MS).length,
     p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1),
+    load: { count: took.length, sum_ms: took.reduce((sum, ms) => sum + ms, 0) },
   };
   console.error(`ground-truth: ${JSON.stringify(truth)}`);
   process.exit(0);

@@ -106,6 +106,7 @@ def load(address):
         "calls": len(took),
         "p50_ms": round(took[len(took) // 2], 1),
         "max_ms": round(took[-1], 1),
+        "load": {"count": len(took), "sum_ms": round(sum(took), 3)},
     }
     print(f"ground-truth: {json.dumps(truth)}", file=sys.stderr)
 

@@ -29,11 +29,12 @@ pub struct Kept {
 pub struct Labels {
     /// Codes that must be found. The first is the fault, and so the first finding.
     pub must: Vec<String>,
-    /// Codes that must not be found.
+    /// Codes that must not be found, not even as notes.
     pub must_not: Vec<String>,
     /// No finding may be worse than this, unless it is justified.
     pub max_severity: Option<String>,
-    /// Codes that may be worse.
+    /// Codes that may be found besides, or be worse. Nothing else may, but notes of
+    /// `labs/notes.json`.
     pub justified: Vec<String>,
     /// What fixed twins saved.
     pub savings: Vec<TrueSaving>,
@@ -57,8 +58,8 @@ pub struct TrueSaving {
 pub struct Found<'a> {
     /// Which.
     pub code: &'a str,
-    /// How bad: the name.
-    pub severity: &'a str,
+    /// How bad: the name. `None`: it is a line of another finding, and none of its own.
+    pub severity: Option<&'a str>,
     /// What a fix saves at most.
     pub at_most_ns: u64,
 }
@@ -79,19 +80,26 @@ impl Labels {
                 wrong.push(format!("{code} is wrong"));
             }
         }
+        let own = || {
+            let own = found.iter();
+            own.filter_map(|finding| Some((finding.code, finding.severity?)))
+        };
+        for (code, severity) in own() {
+            if !self.expect(code, severity) {
+                wrong.push(format!("{severity} {code} is not expected"));
+            }
+        }
         if let Some(fault) = self.must.first()
             && found.first().is_none_or(|first| first.code != fault)
         {
             wrong.push(format!("{fault} is not first"));
         }
         if let Some(most) = &self.max_severity {
-            let worse = found.iter().filter(|finding| {
-                severity(finding.severity) > severity(most)
-                    && !self.justified.iter().any(|code| code == finding.code)
+            let worse = own().filter(|(code, found)| {
+                severity(found) > severity(most)
+                    && !self.justified.iter().any(|justified| justified == code)
             });
-            wrong.extend(
-                worse.map(|finding| format!("{} {} is too bad", finding.severity, finding.code)),
-            );
+            wrong.extend(worse.map(|(code, severity)| format!("{severity} {code} is too bad")));
             if late {
                 wrong.push("requests are said to be late".to_owned());
             }
@@ -113,6 +121,23 @@ impl Labels {
         wrong
     }
 }
+
+impl Labels {
+    /// Whether this may be found.
+    fn expect(&self, found: &str, severity: &str) -> bool {
+        let is_in = |codes: &[String]| codes.iter().any(|code| code == found);
+        is_in(&self.must)
+            || is_in(&self.justified)
+            || (severity == "note" && is_in(NOTES.as_slice()))
+    }
+}
+
+/// Findings that are no faults as notes.
+static NOTES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let path = repository("labs/notes.json");
+    let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_reader(file).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+});
 
 const MS: f64 = 1e6;
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -51,18 +52,29 @@ pub(crate) struct Variant {
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// What a report on the variant must and must not find.
+/// What a report on the variant must find. It may find nothing else but what is justified, and
+/// notes of [`is_note`].
 #[derive(Debug, Serialize)]
 pub(crate) struct Labels {
     pub(crate) must: Vec<String>,
+    /// Of those notes: not these either.
     pub(crate) must_not: Vec<String>,
     /// No finding may be worse than this.
     pub(crate) max_severity: Option<Severity>,
-    /// Codes that may be worse all the same, with the reason: what the finding says is true of this
-    /// program.
+    /// Codes that may be found besides, or be worse, with the reason: what the finding says is true
+    /// of this program.
     pub(crate) justified: BTreeMap<String, String>,
     /// What must hold of other fields of the report.
     pub(crate) report: Vec<Claim>,
+}
+
+impl Labels {
+    /// Whether this may be found.
+    pub(crate) fn expect(&self, code: &str, severity: Severity) -> bool {
+        self.must.iter().any(|must| must == code)
+            || self.justified.contains_key(code)
+            || (severity == Severity::Note && is_note(code))
+    }
 }
 
 /// How bad a finding is, from harmless to bad.
@@ -298,6 +310,13 @@ fn variant(name: String, common: &CommonFile, own: VariantFile) -> Result<Varian
     })
 }
 
+/// Findings that are no faults as notes: they say where a request's time is, and must be somewhere.
+fn is_note(code: &str) -> bool {
+    static NOTES: LazyLock<BTreeSet<String>> =
+        LazyLock::new(|| serde_json::from_str(include_str!("../../notes.json")).expect("codes"));
+    NOTES.contains(code)
+}
+
 /// Whether it is a finding's code. A label with a mistyped code in `must_not` would always hold.
 fn is_code(code: &str) -> bool {
     Path::new(PAGES).join(format!("{code}.md")).is_file()
@@ -315,19 +334,18 @@ fn check_labels(labels: &Labels) -> Result<()> {
     {
         bail!("{both} is in must and in must_not");
     }
-    for (code, reason) in &labels.justified {
+    for code in &labels.must_not {
         ensure!(
-            labels.max_severity.is_some() && !labels.must_not.contains(code) && !reason.is_empty(),
-            "{code} can be justified, with a reason, only where max_severity forbids it"
+            is_note(code),
+            "{code} needs no must_not: nothing is found but what must be, or is justified"
         );
     }
-    ensure!(
-        !(labels.must.is_empty()
-            && labels.must_not.is_empty()
-            && labels.max_severity.is_none()
-            && labels.report.is_empty()),
-        "a variant without any label tests nothing"
-    );
+    for (code, reason) in &labels.justified {
+        ensure!(
+            !labels.must_not.contains(code) && !reason.is_empty(),
+            "{code} can be justified only with a reason, and where it is not forbidden"
+        );
+    }
     Ok(())
 }
 
@@ -445,10 +463,11 @@ mod tests {
     fn mistakes_are_refused() {
         for mistake in [
             "mustnt = []",
-            "must_not = [\"blocked-lop\"]",
-            "must_not = [\"blocked-loop\"]",
+            "must_not = [\"slow-upstraem\"]",
+            "must_not = [\"stranded-readiness\"]",
+            "justified = { \"slow-upstream\" = \"\" }",
+            "must_not = [\"slow-upstream\"]\njustified = { slow-upstream = \"it is\" }",
             "max_severity = \"notes\"",
-            "justified = { \"serial-work\" = \"without a limit\" }",
             "max_severity = \"note\"\njustified = { \"serial-work\" = \"\" }",
             "report = [\"requests.count > 1\"]",
             "max_severity = \"note\"\njustified = { \"serial-wrok\" = \"no such code\" }",
@@ -459,8 +478,6 @@ mod tests {
                 "{mistake} was taken"
             );
         }
-        let unlabelled = MINIMAL.replace("must = [\"blocked-loop\"]", "");
-        assert!(parse(&unlabelled).is_err());
         assert!(
             parse(&format!(
                 "{MINIMAL}\n[build.x]\nkind = \"cargo\"\nfeature = []"

@@ -85,6 +85,10 @@ fn violations(labels: &Labels, findings: &[Finding]) -> Vec<String> {
         .iter()
         .filter(|code| found(code))
         .map(|code| format!("{code} is wrong"));
+    let unexpected = findings
+        .iter()
+        .filter(|finding| !labels.expect(&finding.code, finding.severity))
+        .map(|finding| format!("{:?} {} is not expected", finding.severity, finding.code));
     let worst = labels.max_severity.into_iter().flat_map(|max| {
         findings
             .iter()
@@ -98,7 +102,11 @@ fn violations(labels: &Labels, findings: &[Finding]) -> Vec<String> {
                 )
             })
     });
-    missing.chain(wrong).chain(worst).collect()
+    missing
+        .chain(wrong)
+        .chain(unexpected)
+        .chain(worst)
+        .collect()
 }
 
 #[cfg(test)]
@@ -111,7 +119,7 @@ mod tests {
     fn every_kind_of_label_is_held_against_the_findings() {
         let labels = Labels {
             must: vec!["blocked-loop".to_owned()],
-            must_not: vec!["stranded-readiness".to_owned()],
+            must_not: vec!["slow-upstream".to_owned()],
             max_severity: Some(Severity::Note),
             justified: BTreeMap::from([("serial-work".to_owned(), "it is".to_owned())]),
             report: Vec::new(),
@@ -129,10 +137,21 @@ mod tests {
             finding("serial-work", Severity::Error),
         ];
         assert!(violations(&labels, &justified).is_empty());
-        assert_eq!(
-            violations(&labels, &[finding("stranded-readiness", Severity::Error)]).len(),
-            3
-        );
+        let others = |code, severity| {
+            violations(
+                &labels,
+                &[
+                    finding("blocked-loop", Severity::Note),
+                    finding(code, severity),
+                ],
+            )
+        };
+        // Nobody said that it may be found; it is a note that says where time is; it must not be
+        // found even so; and it is worse than a note.
+        assert_eq!(others("stranded-readiness", Severity::Note).len(), 1);
+        assert!(others("slow-path-wait", Severity::Note).is_empty());
+        assert_eq!(others("slow-upstream", Severity::Note).len(), 1);
+        assert_eq!(others("slow-path-wait", Severity::Error).len(), 2);
         let of_same_waits = Finding {
             same_waits: vec![SameWaits {
                 code: "blocked-loop".to_owned(),

@@ -283,10 +283,15 @@ func tell(askers []*asker) {
 	}
 	sort.Slice(took, func(a, b int) bool { return took[a] < took[b] })
 	ms := func(index int) float64 { return float64(took[index].Microseconds()) / 1e3 }
+	var sum time.Duration
+	for _, one := range took {
+		sum += one
+	}
 	long := sort.Search(len(took), func(at int) bool { return took[at] >= slow })
 	truth, err := json.Marshal(map[string]any{
 		"requests": len(took), "slow": len(took) - long,
 		"p50_ms": ms(len(took) / 2), "p99_ms": ms(len(took) * 99 / 100), "max_ms": ms(len(took) - 1),
+		"load": map[string]any{"count": len(took), "sum_ms": float64(sum.Microseconds()) / 1e3},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -19,7 +19,7 @@ use whywait_testkit::{Kept, in_parallel, kept_recordings, repository};
 use super::LISTED;
 use super::tests::{PAGE, page};
 use super::varied::{Extreme, VARIABLE, Variation, reading, with};
-use crate::{Facts, Severity, Verdict, find, verdict};
+use crate::{Facts, Verdict, find, verdict};
 
 /// What holds numbers.
 pub(super) type Holders = BTreeMap<Variation, Holder>;
@@ -196,11 +196,7 @@ impl<'k> Judged<'k> {
             .flat_map(|finding| {
                 finding.codes().map(|code| whywait_testkit::Found {
                     code: code.name(),
-                    // What is a line of another finding is no finding of its own.
-                    severity: match code == finding.code {
-                        true => finding.severity.name(),
-                        false => Severity::Note.name(),
-                    },
+                    severity: (code == finding.code).then(|| finding.severity.name()),
                     at_most_ns: finding.saving.at_most_ns,
                 })
             })

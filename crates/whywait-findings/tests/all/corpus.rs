@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 
 use whywait_events::recording::Recording;
-use whywait_findings::{Facts, Finding, SavingKind, Severity, Verdict, find, verdict};
+use whywait_findings::{Facts, Finding, SavingKind, Verdict, find, verdict};
 use whywait_model::{Input, Model};
 use whywait_testkit::{Kept, blessing, check_file, in_parallel, kept_recordings, repository};
 
@@ -103,11 +103,7 @@ impl Found {
             .flat_map(|finding| {
                 finding.codes().map(|code| whywait_testkit::Found {
                     code: code.name(),
-                    // What is a line of another finding is no finding of its own.
-                    severity: match code == finding.code {
-                        true => finding.severity.name(),
-                        false => Severity::Note.name(),
-                    },
+                    severity: (code == finding.code).then(|| finding.severity.name()),
                     at_most_ns: finding.saving.at_most_ns,
                 })
             })

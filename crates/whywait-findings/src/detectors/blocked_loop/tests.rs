@@ -532,8 +532,8 @@ fn a_loop_that_is_blocked_all_the_time_never_polls() {
         "the first has nobody before it, but work of its own"
     );
     assert_eq!(
-        finding.saving.each_at_most_ns[0], 163_000_000,
-        "three times others' work, with what goes with it, and its own"
+        finding.saving.each_at_most_ns[0], 160_000_000,
+        "three times others' work, and its own: no more has gone since its client's last answer"
     );
     assert!(
         finding.evidence[0].text.contains("alone reads"),

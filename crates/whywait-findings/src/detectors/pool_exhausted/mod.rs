@@ -133,7 +133,6 @@ fn finding(
         .explains(Explained::Locks)
         .explains(Explained::Inside)
         .explains(Explained::Places)
-        .explains(Explained::NarrowJobs)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(pool.evidence())
         .evidence([

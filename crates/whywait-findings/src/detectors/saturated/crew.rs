@@ -246,20 +246,24 @@ fn finding(facts: &Facts<'_>, crew: &BusyCrew<'_>) -> Option<Finding> {
         .requests
         .iter()
         .map(|one| (one.ready_ns, one.served_ns()));
+    let one = crew.workers.len() == 1;
     let are_busy = match crew.has_more_than_cpus(model) {
         true => format!(
             "keep {} busy",
             counted(model.meta.host.cpus as usize, "CPU")
         ),
+        false if one => "is busy".to_owned(),
         false => "are busy".to_owned(),
     };
     let title = format!(
-        "{} that serve a request at a time {are_busy} {} of the time in which others lie \
-         unread ({} of it all){does}; up to {} wait for one of them",
+        "{} that {} a request at a time {are_busy} {} of the time in which others lie unread ({} \
+         of it all){does}; up to {} wait for {}",
         slow_paths::who(model, &crew.workers),
+        if one { "serves" } else { "serve" },
         percent(crew.busy_ns, crew.all_ns),
         percent(lasting_ns, asked_ns),
         counted(most_at_a_time(lying), "request"),
+        if one { "it" } else { "one of them" },
     );
     let what = first.map_or("their work", |(function, _)| function);
     let at_half = halved_ns.map(|ns| {

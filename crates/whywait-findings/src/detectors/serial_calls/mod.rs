@@ -11,7 +11,7 @@
 //!
 //! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
 //! it takes longer than one of these. Where threads make them, one request at a time, also what
-//! others wait for such a thread, by replay.
+//! others wait for such a thread, by replay. What passes between short calls is said besides.
 //!
 //! **Guards.** Fewer than [`SERIAL_MIN_CALLS`] a request are how a transaction looks. The calls are
 //! half of the requests' time from when they were read. Calls that go on while no request is under
@@ -30,7 +30,8 @@ use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, SERIAL_KNOWN, SERIAL_MIN_CALLS, Share,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, NOTABLE, SERIAL_KNOWN, SERIAL_MIN_CALLS,
+    Share,
 };
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
@@ -251,6 +252,7 @@ fn certainly<'a>(known: &[(&'a SlowRequest<'a>, Vec<Interval>)]) -> Option<(Shar
         how: "all calls of these requests are known: each request had a thread to itself, was \
               alone under way, or its calls are certainly its own"
             .to_owned(),
+        between_ns: 0,
         confidence: Confidence::High,
         within: None,
         spared: serial.iter().map(Certain::spared).collect(),
@@ -330,6 +332,7 @@ fn on_average<'a>(
         each_ns: mean.each_ns,
         called_ns,
         how: how(only_they),
+        between_ns: 0,
         confidence: Confidence::Medium,
         within: None,
         spared: spared.collect(),
@@ -370,6 +373,8 @@ struct Say<'a> {
     each_ns: u64,
     called_ns: u64,
     how: String,
+    /// What passes between the calls of one of them, where these are short; it is no peer's.
+    between_ns: u64,
     confidence: Confidence,
     /// The function that makes them, where that is known.
     within: Option<String>,
@@ -411,6 +416,7 @@ fn finding<'m>(
             format!("made at once, or as one: {}", shares.spread(slow_ns)),
         )])
         .bounded(bound)
+        .evidence(between(shares, say))
         .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(say.each_ns, each(traffic, peer, say)),
@@ -421,6 +427,23 @@ fn finding<'m>(
              calls at the same time",
         );
     Some(program.about_processes(model, finding))
+}
+
+/// What a fix spares besides, where that is notable.
+fn between(shares: &Shares, say: &Say<'_>) -> Option<Evidence> {
+    let requests = shares.each_ns.len() as u64;
+    let all_ns = say.between_ns.saturating_mul(requests);
+    Share::new(all_ns, shares.ns)
+        .is_at_least(*NOTABLE)
+        .then(|| {
+            let text = format!(
+                "between the calls of a request pass another {}, which is no peer's: a fix spares up \
+                 to {} more",
+                duration(say.between_ns),
+                duration(all_ns)
+            );
+            Evidence::of_ns(all_ns, text)
+        })
 }
 
 /// What each of them is like.

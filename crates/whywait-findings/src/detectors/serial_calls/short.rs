@@ -5,7 +5,9 @@
 //! are made for slow requests, and how many at a time. What other requests can have had of the
 //! calls' time is no longer than they took themselves: that is taken off.
 
-use whywait_events::{ModuleKind, Sample};
+use std::collections::HashMap;
+
+use whywait_events::{Exchange, ModuleKind, Sample};
 use whywait_model::StackText;
 use whywait_model::requests::TaskWaitKind;
 use whywait_words::{count, duration, figure};
@@ -17,9 +19,9 @@ use crate::finding::Confidence;
 use crate::numbers::{MIN_REQUESTS, MOST, SERIAL_MIN_CALLS, Share};
 use crate::shared::functions::InCommon;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
-use crate::shared::replay::Spared;
+use crate::shared::replay::{Spared, median_ns};
 use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
-use crate::shared::traffic::{InRequests, Traffic, length, served};
+use crate::shared::traffic::{InRequests, Traffic, length, served, whole};
 use crate::shared::workers::OfProcess;
 
 pub(super) fn of_traffic<'t, 'm, 'a>(
@@ -78,11 +80,31 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
             each_ns: all_ns / calls.max(1),
             called_ns: called_ns / requests.len() as u64,
             how,
+            between_ns: ((each - 1.0) * between_ns(traffic, &windows) as f64) as u64,
             confidence: Confidence::Medium,
             within: called_in(facts, traffic, requests),
             spared: spared.collect(),
         },
     })
+}
+
+/// What passes between the reply to a call and the next one, on a connection while requests are
+/// served: the median. (Between the calls of two requests passes what clients do; that is rare.)
+fn between_ns(traffic: &Traffic<'_>, windows: &[Interval]) -> u64 {
+    let served = Covered::new(merged(windows.to_vec()));
+    let mut last: HashMap<u64, &Exchange> = HashMap::new();
+    let mut between = Vec::new();
+    for call in &traffic.calls {
+        let before = last.insert(call.socket, call);
+        let Some(before) = before.filter(|before| before.seq.wrapping_add(1) == call.seq) else {
+            continue;
+        };
+        let gap = (whole(before).1, call.first_send_ns);
+        if length(gap) > 0 && served.within(gap) == length(gap) {
+            between.push(length(gap));
+        }
+    }
+    median_ns(between)
 }
 
 /// The function that makes the calls: in which the tasks of the requests wait for most of the time,

@@ -1,12 +1,14 @@
 //! A thread that serves several requests at a time, by turns: a loop. Which request each of its
 //! turns was for is not known, so its own time is what is replayed: without a piece of it, all that
-//! follows is earlier by as much, until it has nothing left to do.
+//! follows is earlier by as much, until it has nothing left to do. Clients that wait for an answer
+//! come sooner for the next one.
 
 use std::collections::BTreeSet;
 
 use whywait_events::{Ns, Wait};
 use whywait_model::{Model, RequestRef, Thread};
 
+use super::workers::{Worked, follows};
 use crate::finding::RequestName;
 use crate::numbers::TURN_AT_ONCE_NS;
 use crate::shared::intervals::{Interval, in_proportion, merged, overlap_ns, sum};
@@ -85,6 +87,17 @@ impl Served {
         }
     }
 
+    /// As a server sees it that takes one at a time.
+    const fn worked(&self) -> Worked {
+        Worked {
+            socket: self.name.0,
+            ready_ns: self.ready_ns,
+            taken_ns: self.read_ns,
+            answered_ns: self.answered_ns,
+            free_ns: self.answered_ns,
+        }
+    }
+
     /// How much of an interval its calls were with their peers.
     fn called_ns(&self, within: Interval) -> u64 {
         sum(self.calls.iter().map(|call| overlap_ns(*call, within)))
@@ -120,22 +133,34 @@ impl Turns {
         Self { idle: merged(idle) }
     }
 
-    /// By how much each of these requests would be answered earlier at most without these pieces,
-    /// which are in order and do not overlap.
+    /// By how much each of these requests would take less at most without these pieces, which are in
+    /// order and do not overlap.
+    ///
+    /// Clients that wait for their answers come again sooner after them. So all that one of them is
+    /// spared is no more than what has gone of the loop's time by then.
     pub(crate) fn savings(&self, pieces: &[Piece], requests: &[Served]) -> Vec<u64> {
-        // Of all before each piece.
-        let mut before = Vec::with_capacity(pieces.len() + 1);
-        let mut all = 0_u64;
-        for piece in pieces {
-            before.push(all);
-            all = all.saturating_add(piece.ns);
+        let mut each = self.if_arrivals_stay(pieces, requests);
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        order.sort_by_key(|at| requests[*at].ready_ns);
+        let jobs: Vec<Worked> = order.iter().map(|at| requests[*at].worked()).collect();
+        let gone = Goes::of(pieces);
+        // Of each request and those that its client waited for before.
+        let mut all = vec![0_u64; requests.len()];
+        for (place, before) in follows(&jobs).into_iter().enumerate() {
+            let at = order[place];
+            if let Some(before) = before.map(|before| order[before]) {
+                let gone_ns = gone.by(requests[at].answered_ns);
+                each[at] = each[at].min(gone_ns.saturating_sub(all[before]));
+                all[at] = all[before];
+            }
+            all[at] = all[at].saturating_add(each[at]);
         }
-        before.push(all);
-        let gone_by = |at: Ns| {
-            let ended = pieces.partition_point(|piece| piece.to_ns <= at);
-            let part = pieces.get(ended).map_or(0, |piece| piece.within(0, at));
-            before[ended].saturating_add(part)
-        };
+        each
+    }
+
+    /// The same where clients do not come sooner.
+    pub(crate) fn if_arrivals_stay(&self, pieces: &[Piece], requests: &[Served]) -> Vec<u64> {
+        let gone = Goes::of(pieces);
         // When the loop did something for a request that shows: it read it, or answered it.
         let mut did: Vec<Ns> = requests
             .iter()
@@ -153,7 +178,7 @@ impl Turns {
                 let since = idle.checked_sub(1).map_or(0, |last| self.idle[last].1);
                 let ahead_ns = match since >= request.read_ns {
                     true => 0,
-                    false => gone_by(request.read_ns).saturating_sub(gone_by(since)),
+                    false => gone.by(request.read_ns).saturating_sub(gone.by(since)),
                 };
                 self.saving(pieces, request, others_ns, (ahead_ns, idle))
             })
@@ -206,6 +231,34 @@ impl Turns {
     }
 }
 
+/// How much of a loop's time has gone.
+struct Goes<'a> {
+    pieces: &'a [Piece],
+    /// Of all before each piece.
+    before_ns: Vec<u64>,
+}
+
+impl<'a> Goes<'a> {
+    fn of(pieces: &'a [Piece]) -> Self {
+        let mut before_ns = Vec::with_capacity(pieces.len() + 1);
+        let mut all = 0_u64;
+        for piece in pieces {
+            before_ns.push(all);
+            all = all.saturating_add(piece.ns);
+        }
+        before_ns.push(all);
+        Self { pieces, before_ns }
+    }
+
+    /// From the beginning until then.
+    fn by(&self, at: Ns) -> u64 {
+        let ended = self.pieces.partition_point(|piece| piece.to_ns <= at);
+        let part = self.pieces.get(ended);
+        let part = part.map_or(0, |piece| piece.within(0, at));
+        self.before_ns[ended].saturating_add(part)
+    }
+}
+
 impl Piece {
     /// How much of it goes within `[from_ns, to_ns)`.
     fn within(&self, from_ns: Ns, to_ns: Ns) -> u64 {
@@ -217,6 +270,7 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::CLIENT_COMES_BACK_NS;
 
     fn piece(from_ns: Ns, to_ns: Ns) -> Piece {
         Piece {
@@ -240,18 +294,23 @@ mod tests {
     /// each.
     #[test]
     fn who_comes_after_the_piece_waits_for_what_it_left_behind() {
+        // No client comes so soon after its answer.
+        let step = *CLIENT_COMES_BACK_NS;
         let turns = Turns {
-            idle: vec![(0, 100), (480, 1_000)],
+            idle: vec![(0, 100 * step), (480 * step, 1_000 * step)],
         };
         let requests = [
-            served(1, 100, 100, 400),
-            served(2, 150, 400, 420),
-            served(3, 160, 420, 440),
-            served(4, 410, 440, 460),
-            served(5, 430, 460, 480),
-            served(6, 1_000, 1_000, 1_020),
+            (100, 100, 400),
+            (150, 400, 420),
+            (160, 420, 440),
+            (410, 440, 460),
+            (430, 460, 480),
+            (1_000, 1_000, 1_020),
         ];
-        let savings = turns.savings(&[piece(100, 400)], &requests);
+        let requests = requests
+            .map(|(ready, read, answered)| served(1, ready * step, read * step, answered * step));
+        let savings = turns.savings(&[piece(100 * step, 400 * step)], &requests);
+        let savings: Vec<u64> = savings.iter().map(|ns| ns / step).collect();
         assert_eq!(savings[0], 300);
         assert!(savings[1] >= 250 && savings[2] >= 260, "{savings:?}");
         // They came after the piece had ended, and waited all the same.
@@ -270,6 +329,25 @@ mod tests {
         let savings = turns.savings(&[piece(20, 60)], &requests);
         assert_eq!(savings, [40]);
         assert_eq!(turns.savings(&[piece(210, 220)], &requests), [0]);
+    }
+
+    /// A loop that is never idle is kept once, for 300. Each of its two clients ends 300 earlier,
+    /// for which each of its later requests comes earlier, too.
+    #[test]
+    fn who_waits_for_answers_is_spared_a_piece_once() {
+        let turns = Turns {
+            idle: vec![(0, 100)],
+        };
+        let mut requests = vec![served(1, 100, 100, 450), served(2, 110, 450, 500)];
+        for n in 0..20 {
+            let came = 450 + n * 50;
+            requests.push(served(3 + n as u32, came, came + 50, came + 100));
+        }
+        for (at, request) in requests.iter_mut().enumerate() {
+            request.name.0 = at as u64 % 2;
+        }
+        let savings = turns.savings(&[piece(100, 400)], &requests);
+        assert_eq!(savings.iter().sum::<u64>(), 600, "{savings:?}");
     }
 
     /// Loops by chance: all that comes is done at once, in order of arrival.
@@ -320,7 +398,7 @@ mod tests {
                 .zip(&before)
                 .map(|((ready, ..), (read, answered))| served(0, *ready, *read, *answered))
                 .collect();
-            let bounds = Turns { idle }.savings(&pieces, &requests);
+            let bounds = Turns { idle }.if_arrivals_stay(&pieces, &requests);
             for (at, bound) in bounds.iter().enumerate() {
                 let saved = before[at].1 - after[at].1;
                 let took = before[at].1 - work[at].0;
