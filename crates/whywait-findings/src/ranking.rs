@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::detectors::{
     accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, one_at_a_time,
-    pool_exhausted, queued_behind, retransmits, slow_path_wait, slow_upstream, unfinished_wait,
+    pool_exhausted, retransmits, slow_path_wait, slow_upstream, unfinished_wait,
 };
 use crate::finding::{Finding, SavingKind, Severity};
 use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, MOST, Share};
@@ -26,8 +26,6 @@ pub enum Explained {
     Inside,
     /// Inside, for what lets so many tasks through at a time.
     Places,
-    /// For jobs that are fewer at a time than there are threads to do them.
-    NarrowJobs,
 }
 
 impl Explained {
@@ -46,13 +44,6 @@ impl Explained {
             Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
             Self::Inside => is_inside && finding.code.is(&one_at_a_time::DECLARATION) && !named,
             Self::Places => is_inside && named,
-            Self::NarrowJobs => {
-                let number = |key: &str| finding.subject.get(key).and_then(Value::as_u64);
-                let workers = finding.subject.get("workers").and_then(Value::as_array);
-                let workers = workers.map_or(0, |all| all.len() as u64);
-                let fewer = number("at_a_time").is_some_and(|most| most < workers);
-                fewer && finding.code.is(&queued_behind::DECLARATION)
-            }
         }
     }
 }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whywait_events::{Ns, StackId, Wait};
 
 use crate::timeline::Thread;
-use crate::waits::{SystemCall, system_call};
+use crate::waits::{SystemCall, descriptor, system_call};
 
 mod find;
 mod parking;
@@ -120,11 +120,13 @@ impl EpollPool {
         }
     }
 
-    /// Whether a sleep is one in the pool's epoll instance, or in what its loop has in place of it.
+    /// Whether a sleep is one in the pool's epoll instance, or in what its loop has in place of it:
+    /// for all of its descriptors, where a library that blocks it polls the one of its connection.
     pub fn polls(&self, wait: &Wait) -> bool {
+        let in_place = || self.members.contains_key(&wait.tid) && descriptor(wait).is_none();
         system_call(wait) == SystemCall::Poll
             && wait.epoll == self.epoll
-            && (self.epoll != 0 || self.members.contains_key(&wait.tid))
+            && (self.epoll != 0 || in_place())
     }
 
     /// One of a thread alone.

@@ -595,13 +595,24 @@ const URING: u32 = 426;
 /// A thread that sleeps for 40 ms in each request, by turns for three connections: the findings'
 /// first evidence. `idles` says where it sleeps besides.
 fn without_epoll(idles: impl Fn(&mut Script)) -> Option<String> {
+    let sleeps = |script: &mut Script, stack, from_ms, to_ms| {
+        script.sleeps(1, stack, from_ms, to_ms);
+    };
+    without_epoll_that(sleeps, idles)
+}
+
+/// The same, where `blocks` says how a request sleeps in the stack that it is given.
+fn without_epoll_that(
+    blocks: impl Fn(&mut Script, StackId, u64, u64),
+    idles: impl Fn(&mut Script),
+) -> Option<String> {
     let mut script = Script::new();
     script.thread(1, "server").thread(2, "helper");
     let handler = script.stack(&["_start", "main", "look_up_rate", "clock_nanosleep"]);
     idles(&mut script);
     for n in 0..10 {
         let read_ms = 100 + n * 41;
-        script.sleeps(1, handler, read_ms, read_ms + 40);
+        blocks(&mut script, handler, read_ms, read_ms + 40);
         script
             .request(n % 3)
             .descriptor(CLIENT as i32)
@@ -637,6 +648,27 @@ fn a_loop_need_not_have_an_epoll_instance() {
         without_epoll(polls(1, 1)),
         without_epoll(|_| ()),
         "a poll for one descriptor says nothing"
+    );
+}
+
+#[test]
+fn a_loop_that_polls_for_one_descriptor_waits_for_none_of_the_others() {
+    let idles = |script: &mut Script| {
+        let wait = script.wait(1, POLL, 20, 30);
+        wait.args([0x7f00_0000_0000, 4]).done();
+    };
+    let polls = |descriptor, descriptors| {
+        move |script: &mut Script, stack, from_ms, to_ms| {
+            let wait = script.wait(1, POLL, from_ms, to_ms).stack(stack);
+            wait.args([descriptor, descriptors]).done();
+        }
+    };
+    let said = without_epoll_that(polls(6, 1), idles).expect("a library polls for its connection");
+    assert!(said.contains("asleep in poll"), "{said}");
+    assert_eq!(
+        without_epoll_that(polls(0x7f00_0000_0000, 4), idles),
+        None,
+        "that is its own poll"
     );
 }
 

@@ -335,8 +335,9 @@ impl Who {
             );
         }
         let more = if self.is_narrow() {
-            "let jobs pass each other that need no order: a queue for each key or client, or a \
-             queue of their own for quick ones; more threads would not help"
+            "let jobs pass each other that need no order (Vert.x: executeBlocking with ordered = \
+             false), a queue for each key or client, or a queue of their own for quick ones; more \
+             threads would not help"
         } else if self.crew == WhoDoesJobs::Helpers {
             "more helper processes, or some of their own for quick jobs"
         } else {
