@@ -97,6 +97,7 @@ pub(crate) fn losses(map: &Map<'_>) -> Vec<(String, u64)> {
         lost_tls_connections => "tls.connections-not-followed",
         jobs_fetches => "jobs.fetches",
         jobs_waited_ns => "jobs.waited-ns",
+        jobs_calls_behind => "jobs.calls-behind",
         jobs_given_up => "jobs.given-up",
         dns_queries => "dns.queries",
         dns_budget => "dns.over-budget",

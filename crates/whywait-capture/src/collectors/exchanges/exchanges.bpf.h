@@ -406,6 +406,19 @@ __noinline int exchange_is_none(struct socket_state *socket)
 }
 
 /*
+ * What is open there is a fetch, and a call is sent after it on the same connection. The broker
+ * replies to it only after it has answered the fetch, so it begins now, and what is read next is
+ * taken as its reply.
+ */
+static __always_inline bool behind_fetch(const struct exchange *exchange, bool fetches)
+{
+	if (likely(!exchange->fetches || fetches || exchange->over))
+		return false;
+	COUNT(jobs_calls_behind);
+	return true;
+}
+
+/*
  * A thread has written `bytes` to a connection that the target made. `fetches`: they ask a broker
  * for a message, whenever there is one.
  */
@@ -421,7 +434,8 @@ __noinline int exchange_writes(struct socket_state *socket, const struct thread 
 		return 0;
 	if (!exchange->peer && !has_peer(socket))
 		return 0;
-	if (!exchange->first_send_ns || exchange->first_read_ns || exchange->over) {
+	if (!exchange->first_send_ns || exchange->first_read_ns || exchange->over ||
+	    behind_fetch(exchange, fetches)) {
 		exchange_ends(socket, false, now);
 		exchange_begins(socket, thread, task_of(thread), writes_to(thread), now, fetches);
 	} else if (fetches) {
