@@ -102,6 +102,18 @@ static __always_inline bool answer_is_out(const struct socket_state *socket)
 }
 
 /*
+ * … or it was written before writes were seen: hooks are attached one after the other, that of reads
+ * first. Then what was read before is of a request whose end is not known, and no request.
+ */
+static __always_inline bool answer_was_not_seen(struct socket_state *socket)
+{
+	if (likely(socket->recv_ns > sockets_followed_ns - 1) || !answer_is_out(socket))
+		return false;
+	socket->ready_ns = 0;
+	return true;
+}
+
+/*
  * What is left to be done for a stream that was read or written: nothing, its socket is to be
  * forgotten, or its own streams are to be followed. The last is no part of what comes before, since
  * all functions that call each other may have 512 bytes of stack.
@@ -131,7 +143,7 @@ static __always_inline enum left_to_do reads_request(struct socket_state *socket
 		return DONE;
 	}
 	/* What is read after a response is the next request. */
-	if (likely(!socket->ready_ns || socket->last_send_ns)) {
+	if (likely(!socket->ready_ns || socket->last_send_ns) || answer_was_not_seen(socket)) {
 		if (unlikely(socket->closing))
 			settle_closing(socket, peer_leaves(socket, ret), now);
 		http2 = look_for_others(socket, thread, ret);
@@ -712,7 +724,7 @@ int queued_sockets(struct bpf_iter__tcp *ctx)
 		return 0;
 	port = sk->__sk_common.skc_num;
 	kind = bpf_map_lookup_elem(&listen_ports, &port);
-	if (!kind || bpf_sk_storage_get(&sockets, sk, 0, 0))
+	if (!kind || *kind == LISTENS_ELSEWHERE || bpf_sk_storage_get(&sockets, sk, 0, 0))
 		return 0;
 	if (listens ? *kind != LISTENS_ABOVE : sk->sk_socket != 0)
 		return 0;

@@ -1,9 +1,10 @@
 //! Sockets: when the kernel had a request's first byte, when the target read it and when it wrote
 //! the response.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use whywait_events::recording::WriteError;
 use whywait_events::{Event, Part, Parts, Request, WorkKind};
 
@@ -129,8 +130,31 @@ pub(crate) fn take_in(programs: &mut Programs, tgids: &[u32]) -> Result<(), Capt
                 Err(error) => return Err(files(error)),
             }
         }
+        if pass == 0 {
+            note_listeners_elsewhere(programs, tgids);
+        }
     }
     Ok(())
+}
+
+/// Notes on which ports others listen where these processes are: one may accept connections for
+/// them, and hand them over.
+fn note_listeners_elsewhere(programs: &Programs, tgids: &[u32]) {
+    let kind = [types::listens::LISTENS_ELSEWHERE.0 as u8];
+    let mut networks = BTreeSet::new();
+    for tgid in tgids {
+        // One that ended has none.
+        let network = std::fs::read_link(format!("/proc/{tgid}/ns/net"));
+        if !network.is_ok_and(|network| networks.insert(network)) {
+            continue;
+        }
+        for listener in whywait_target::listeners(tgid) {
+            let port = listener.port.to_ne_bytes();
+            // Where the target listens itself, or there is no more room, it is not noted.
+            let ports = &programs.skel.maps.listen_ports;
+            let _ = ports.update(&port, &kind, MapFlags::NO_EXIST);
+        }
+    }
 }
 
 fn followed(programs: &mut Programs, _: &Target) -> Result<(), CaptureError> {

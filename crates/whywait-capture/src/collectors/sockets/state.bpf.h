@@ -184,12 +184,16 @@ struct socket_state {
 	};
 };
 
-/* Whose connections inherit: those of the socket that the target has, or of one below it. */
-enum listens { LISTENS = 1, LISTENS_ABOVE };
+/*
+ * Whose connections inherit: those of the socket that the target has, of one below it; or none, as
+ * a process beside the target listens, which may hand accepted connections to it.
+ */
+enum listens { LISTENS = 1, LISTENS_ABOVE, LISTENS_ELSEWHERE };
+IN_BTF(enum listens, listens);
 
 /*
- * Ports on which the target listened when it was attached to: tells its server sockets from its
- * client sockets.
+ * Ports on which somebody listened when the target was attached to, in its network: tells its
+ * server sockets from its client sockets. (The kernel gives no client a port that was bound.)
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
