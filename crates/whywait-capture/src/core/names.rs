@@ -101,6 +101,10 @@ fn unnamed<'a>(
                 "functions of {path} have no names: reading them took too much time or memory, or \
                  the file is damaged"
             ),
+            WhyUnnamed::NoFunctions => format!(
+                "functions of {path} have no names: what is called there is no function by its \
+                 symbols, as GHC makes Haskell's"
+            ),
             WhyUnnamed::Stripped if build_id.is_empty() => format!(
                 "functions of {path} have no names: it has no symbols (it is stripped); build it \
                  without strip or -s"

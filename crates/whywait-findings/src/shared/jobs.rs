@@ -25,7 +25,9 @@ use whywait_model::waits::Primitive;
 use self::load::{Given, taken, with_unread};
 use self::workers::{Workers, is_lock};
 use crate::facts::Facts;
-use crate::numbers::{MOST, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH};
+use crate::numbers::{
+    ALL_OF_IT, MOST, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+};
 use crate::shared::intervals::{Covered, sum};
 use crate::shared::reasons::{self, WaitReason};
 use crate::shared::replay::Worked;
@@ -151,10 +153,10 @@ impl<'m> JobQueue<'m> {
             true => JobsDo::Compute(workers.interpreters_lock(model)),
             false => JobsDo::Sleep,
         };
-        // Who wakes readers for another reason, as one does that accepts their connections, never
-        // sleeps in a job.
+        // Who wakes readers for another reason, as one does that accepts their connections, or
+        // polls for a runtime, never sleeps in a job, or next to nothing beside those who do.
         if jobs_do == JobsDo::Sleep {
-            let asleep: BTreeSet<u32> = sleeps.iter().map(|(wait, _)| wait.tid).collect();
+            let asleep = who_sleeps(&sleeps, load.at_a_time);
             workers.tids.retain(|tid| asleep.contains(tid));
         }
         // Nobody was seen to hand these workers a job, and requests are done many at a time: they
@@ -239,6 +241,22 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
     }
     groups.retain(|(_, requests)| !requests.is_empty());
     groups
+}
+
+/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it.
+fn who_sleeps(sleeps: &[(&Wait, u64)], at_a_time: usize) -> BTreeSet<u32> {
+    let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
+    for (wait, ns) in sleeps {
+        *by_thread.entry(wait.tid).or_default() += ns;
+    }
+    let mut asleep: Vec<(u32, u64)> = by_thread.into_iter().collect();
+    asleep.sort_by_key(|(tid, ns)| (Reverse(*ns), *tid));
+    let all_ns = sum(asleep.iter().map(|(_, ns)| *ns));
+    let most_ns = sum(asleep.iter().take(at_a_time).map(|(_, ns)| *ns));
+    if Share::new(most_ns, all_ns).is_at_least(*ALL_OF_IT) {
+        asleep.truncate(at_a_time);
+    }
+    asleep.into_iter().map(|(tid, _)| tid).collect()
 }
 
 /// Takes readers together that hand their jobs to the same workers: several loops before one pool.

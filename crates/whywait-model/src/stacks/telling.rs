@@ -50,7 +50,23 @@ pub fn app_frames(stack: &StackText) -> impl Iterator<Item = &Label> {
     if called.is_some_and(|called| in_interpreter(called, of_interpreter)) {
         own.clear();
     }
+    // What only sleeps says less than who has it sleep.
+    let sleeps = own.iter().take_while(|label| is_sleep(&label.name)).count();
+    own.drain(..sleeps.min(own.len().saturating_sub(1)));
     own.into_iter()
+}
+
+/// Whether a function is a program's own way to sleep: `i_sleep_usecs`, `msleep`, `sleepFor`.
+fn is_sleep(name: &str) -> bool {
+    let own = last_part(name).to_ascii_lowercase();
+    let prefixes = ["", "u", "m", "n", "nano", "micro", "milli"];
+    let mut words = own.split('_');
+    words.any(|word| {
+        prefixes.iter().any(|prefix| {
+            let rest = word.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.starts_with("sleep") && !rest.starts_with("sleepi"))
+        })
+    })
 }
 
 /// The frame that stands for a function of the application that was inlined: generic code that is
@@ -407,6 +423,24 @@ mod tests {
             "std::sys::backtrace::__rust_begin_short_backtrace",
         ]);
         assert_eq!(named(&found), Some("server::ask"));
+    }
+
+    #[test]
+    fn who_has_a_function_sleep_is_named_and_not_the_function() {
+        let sleep = (LIBC, "clock_nanosleep");
+        let found = stack(&[sleep, (SERVER, "i_sleep_usecs"), (SERVER, "dotlock_create")]);
+        assert_eq!(named(&found), Some("dotlock_create"));
+        let alone = stack(&[sleep, (SERVER, "i_sleep_usecs"), (SERVER, "main")]);
+        assert_eq!(named(&alone), Some("i_sleep_usecs"));
+        for (name, is) in [
+            ("ngx_msleep", true),
+            ("Throttle.sleepFor", true),
+            ("server::nanosleep_until", true),
+            ("handle_sleeping_sessions", false),
+            ("asleep", false),
+        ] {
+            assert_eq!(is_sleep(name), is, "{name}");
+        }
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub enum WhyUnnamed {
     Gone,
     /// The file has no names for them: it is stripped, and there is no debug file.
     Stripped,
+    /// Its symbols are no functions' there: GHC says of Haskell's that they are data.
+    NoFunctions,
     /// Reading them failed: see [`Symboliser::failures`].
     Failed,
 }
@@ -178,7 +180,10 @@ impl Symboliser {
             if addresses.is_empty() {
                 return;
             }
-            why = WhyUnnamed::Stripped;
+            why = match Elf::read(&file).is_some_and(|elf| elf.section(".symtab").is_some()) {
+                true => WhyUnnamed::NoFunctions,
+                false => WhyUnnamed::Stripped,
+            };
             let named = self.ask(&file, debug, &addresses);
             let found: HashSet<u64> = named.iter().map(|it| addresses[it.at as usize]).collect();
             symbols.extend(named.into_iter().map(|it| it.symbol(module.id, &addresses)));
