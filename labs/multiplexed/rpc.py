@@ -3,9 +3,11 @@
     rpc.py  THREADS               the server, on a port of the system's choice; the clients of
                                   streams.py have calls of their own
     rpc.py  load ADDRESS          the clients
+    rpc.py  load ADDRESS attach   the same, with whywait attached once all watch
 
 Four clients watch: each stream of events keeps a thread for as long as it lasts. One of them leaves
-after a while and comes again. Others make short calls, which need a thread, too.
+after a while and comes again, unless whywait attaches. Others make short calls, which need a
+thread, too.
 """
 
 import json
@@ -17,6 +19,9 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
+import client  # noqa: E402  pylint: disable=wrong-import-position
 
 WATCHERS, CALLERS, SECONDS = 4, 6, 6.0
 EVENT_S, STAYS_S, AWAY_S, PAUSE_S = 0.25, 0.8, 0.2, 0.2
@@ -64,14 +69,14 @@ def serve(threads):
     server.wait_for_termination()
 
 
-def watch(address, comes_and_goes, end):
+def watch(address, comes_and_goes, end, watching):
     while (left := end - time.monotonic()) > 0:
         with grpc.insecure_channel(address, OPTIONS) as channel:
             stays = STAYS_S if comes_and_goes else left
             events = channel.unary_stream("/lab/Watch")(b"", timeout=stays)
             try:
                 for _ in events:
-                    pass
+                    watching.set()
             except grpc.RpcError:
                 pass  # its time is over
         time.sleep(AWAY_S)
@@ -80,8 +85,6 @@ def watch(address, comes_and_goes, end):
 def call(address, end, took):
     with grpc.insecure_channel(address, OPTIONS) as channel:
         ask = channel.unary_unary("/lab/Get")
-        # The watchers come first.
-        time.sleep(0.3)
         while time.monotonic() < end:
             begun = time.monotonic()
             ask(b"question", timeout=20)
@@ -89,18 +92,25 @@ def call(address, end, took):
             time.sleep(PAUSE_S)
 
 
-def load(address):
-    end = time.monotonic() + SECONDS
-    took = []
-    clients = [
-        threading.Thread(target=watch, args=(address, number == 0, end))
-        for number in range(WATCHERS)
+def load(address, attaches):
+    end = time.monotonic() + (SECONDS / 2 if attaches else SECONDS)
+    took, watching = [], [threading.Event() for _ in range(WATCHERS)]
+    watchers = [
+        threading.Thread(target=watch, args=(address, not attaches and number == 0, end, event))
+        for number, event in enumerate(watching)
     ]
-    clients += [threading.Thread(target=call, args=(address, end, took)) for _ in range(CALLERS)]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
+    for watcher in watchers:
+        watcher.start()
+    # The watchers come first.
+    for event in watching:
+        event.wait(SECONDS)
+    if attaches:
+        client.attach()
+    callers = [threading.Thread(target=call, args=(address, end, took)) for _ in range(CALLERS)]
+    for caller in callers:
+        caller.start()
+    for one in watchers + callers:
+        one.join()
     took.sort()
     truth = {
         "calls": len(took),
@@ -113,6 +123,6 @@ def load(address):
 
 if __name__ == "__main__":
     if sys.argv[1] == "load":
-        load(sys.argv[2])
+        load(sys.argv[2], sys.argv[3:] == ["attach"])
     else:
         serve(int(sys.argv[1]))

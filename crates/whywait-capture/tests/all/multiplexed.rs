@@ -210,6 +210,12 @@ fn http2_that_was_there_before_is_known_by_its_frames() {
         let conversation = format!("C {}\nr\nw", hex(others));
         assert_eq!(found(&conversation, "old"), (0, 0), "{others:?}");
     }
+    // Clients of streams of messages send nothing but what is of the connection.
+    let room = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let several = format!("C {}\nr\nw", hex(&[&room[..], &ping].concat()));
+    assert_eq!(found(&several, "old"), (1, 0));
+    let one_by_one = format!("C {}\nr\nw\n", hex(&ping)).repeat(2);
+    assert_eq!(found(&one_by_one, "old"), (1, 0), "two are no chance");
 }
 
 #[test]

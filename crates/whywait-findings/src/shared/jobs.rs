@@ -324,3 +324,27 @@ pub(crate) fn kept_by_streams<'a, 'm>(jobs: &'a [QueuedJob<'m>]) -> Option<Vec<&
     let share = Share::new(lasted_ns(&streams), lasted_ns(&all));
     share.exceeds(*MOST).then_some(streams)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of threads that sleep for so long in jobs, of which so many are done at a time.
+    fn asleep(slept_ns: &[u64], at_a_time: usize) -> Vec<u32> {
+        let waits: Vec<Wait> = (1..)
+            .zip(slept_ns)
+            .map(|(tid, _)| Wait {
+                tid,
+                ..Wait::default()
+            })
+            .collect();
+        let sleeps: Vec<(&Wait, u64)> = waits.iter().zip(slept_ns.iter().copied()).collect();
+        who_sleeps(&sleeps, at_a_time).into_iter().collect()
+    }
+
+    #[test]
+    fn who_sleeps_next_to_nothing_in_jobs_has_none() {
+        assert_eq!(asleep(&[900, 5, 950], 2), [1, 3]);
+        assert_eq!(asleep(&[300, 300, 300], 1), [1, 2, 3], "they take turns");
+    }
+}

@@ -483,7 +483,7 @@ fn whose(responses: &OngoingResponses) -> String {
     }
     if responses.to_the_end > 0 {
         let to_the_end = count(responses.to_the_end);
-        said.push(format!("{to_the_end} went on to its end"));
+        said.push(format!("{to_the_end} went on until the recording's end"));
     }
     let oldest = duration(responses.oldest_ns);
     said.push(format!("the oldest for {oldest}"));

@@ -135,7 +135,9 @@ pub fn name_of(key: &str) -> &str {
 pub(super) fn dominant(part: Dominant) -> String {
     match part {
         Dominant::ReadyUnserved => UNREAD.to_owned(),
-        Dominant::Queued => format!("{QUEUED} (for a connection, a lock of tasks, or a timer)"),
+        Dominant::Queued => format!(
+            "{QUEUED} (for a connection, a lock of tasks, another request's fetch, or a timer)"
+        ),
         Dominant::Part(part) if part.name() == "network" => {
             "network (a peer, or anything that a loop waits for)".to_owned()
         }

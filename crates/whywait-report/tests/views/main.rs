@@ -526,10 +526,10 @@ fn without_v_it_is_short_and_says_that_there_is_more() {
 #[test]
 fn responses_under_way_stand_beside_requests_when_they_are_old() {
     let mut report = reports::under_way();
-    let line = "responses under way: 3: 3 asked for before the recording, 2 went on to its end, \
-                the oldest for 14 s; 4.5 MB went out, 150 kB a second each; the limit was the \
-                client, which reads slowly 97 %; the server, which writes slowly 3.3 %; its \
-                writing threads were on a CPU for 1 %";
+    let line = "responses under way: 3: 3 asked for before the recording, 2 went on until the \
+                recording's end, the oldest for 14 s; 4.5 MB went out, 150 kB a second each; the \
+                limit was the client, which reads slowly 97 %; the server, which writes slowly \
+                3.3 %; its writing threads were on a CPU for 1 %";
     let render = |report: &Report| render(report, WIDE).replace("\n  ", " ");
     let text = render(&report);
     assert!(text.contains(line) && !text.contains("none seen"), "{text}");

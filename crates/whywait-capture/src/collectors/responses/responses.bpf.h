@@ -79,6 +79,9 @@ __noinline int look_at_response(struct socket_state *socket, struct response_rec
 	}
 	if (!record->unacknowledged && !record->acknowledged)
 		return 0;
+	/* Until then its client waited for the first byte, and nothing went out slowly. */
+	if (which != RESPONSES_FIRST && socket->first_send_ns > record->since_ns)
+		record->since_ns = socket->first_send_ns;
 	record->asked_ago_ns = jiffies_ns(asked_ago, now);
 	record->sent_ago_ns = jiffies_ns(responses_jiffies -
 						 KERNEL_READ(struct tcp_sock, sk, lsndtime),

@@ -102,8 +102,8 @@ static __always_inline bool answer_is_out(const struct socket_state *socket)
 }
 
 /*
- * … or it was written before writes were seen: hooks are attached one after the other, that of reads
- * first. Then what was read before is of a request whose end is not known, and no request.
+ * … or it was written before writes were seen: hooks are attached one after the other, that of
+ * reads first. Then what was read before is of a request whose end is not known, and no request.
  */
 static __always_inline bool answer_was_not_seen(struct socket_state *socket)
 {

@@ -103,16 +103,17 @@ static __always_inline bool is_preface(u64 at, u32 bytes)
 }
 
 #define FRAME_HEAD 9
-#define FRAME_TELLS (1 << 30)
+#define FRAME_ASKS (1 << 30)
+#define FRAME_OF_ALL (1 << 29)
+#define FRAME_LENGTH (FRAME_OF_ALL - 1)
 #define LONGEST_FRAME 16384 /* unless the peer allows more */
 /* So many frames in one read are gone through. */
 #define FRAMES 16
 
 /*
  * How long the frame is whose head is there; -1: that is no head of a frame that a client may send
- * (RFC 9113, 4.1 and 6). FRAME_TELLS: it begins a request, or is of the connection, as a client's
- * that only reads what is pushed; of these nearly each bit of the head is given. Not static, so
- * that it is verified once.
+ * (RFC 9113, 4.1 and 6). FRAME_ASKS: it begins a request; FRAME_OF_ALL: it is of the connection, as
+ * a client's that only reads what is pushed. Not static, so that it is verified once.
  */
 __noinline int client_frame(u64 at)
 {
@@ -133,18 +134,18 @@ __noinline int client_frame(u64 at)
 		return of_client && !(flags & ~0x09) ? length : -1;
 	case 1: /* HEADERS, all of them */
 		return of_client && length && !(flags & ~0x2d) && flags & 0x04 ?
-			       length | FRAME_TELLS :
+			       length | FRAME_ASKS :
 			       -1;
 	case 2: /* PRIORITY */
 		return of_client && length == 5 && !flags ? length : -1;
 	case 3: /* RST_STREAM */
 		return of_client && length == 4 && !flags ? length : -1;
 	case 4: /* SETTINGS */
-		return !stream && length % 6 == 0 && !(flags & ~0x01) ? length | FRAME_TELLS : -1;
+		return !stream && length % 6 == 0 && !(flags & ~0x01) ? length | FRAME_OF_ALL : -1;
 	case 6: /* PING */
-		return !stream && length == 8 && !(flags & ~0x01) ? length | FRAME_TELLS : -1;
+		return !stream && length == 8 && !(flags & ~0x01) ? length | FRAME_OF_ALL : -1;
 	case 8: /* WINDOW_UPDATE */
-		return (!stream || of_client) && length == 4 && !flags ? length | FRAME_TELLS : -1;
+		return (!stream || of_client) && length == 4 && !flags ? length | FRAME_OF_ALL : -1;
 	}
 	return -1;
 }
@@ -153,27 +154,31 @@ __noinline int client_frame(u64 at)
 enum frames { FRAMES_NOT, FRAMES_ARE, FRAMES_MAY_BE };
 
 /*
- * Whether these bytes are frames of HTTP/2, from the first to the last, and one of them tells. Some
- * servers read the head of a frame first: then the rest is all that is still `unread`, or they may
- * be, if there is room for another frame behind it.
+ * Whether these bytes are frames of HTTP/2, from the first to the last, and ask for something, or
+ * are several of the connection; one of these they may be. Some servers read the head of a frame
+ * first: then the rest is all that is still `unread`, or they may be, if there is room for another
+ * frame behind it.
  */
 __noinline int are_frames(u64 at, u32 bytes, u32 unread)
 {
-	u32 tells = 0, done = 0;
+	u32 asks = 0, of_all = 0, done = 0;
 
 	for (int i = 0; i < FRAMES && bytes - done >= FRAME_HEAD; i++) {
 		int frame = client_frame(at + done);
-		u32 length = frame & ~FRAME_TELLS;
+		u32 length = frame & FRAME_LENGTH;
 
 		if (frame < 0)
 			return FRAMES_NOT;
-		tells |= frame & FRAME_TELLS;
+		asks |= frame & FRAME_ASKS;
+		of_all += !!(frame & FRAME_OF_ALL);
 		done += FRAME_HEAD + length;
 		if (done == bytes)
-			return tells ? FRAMES_ARE : FRAMES_NOT;
+			return asks || of_all > 1 ? FRAMES_ARE :
+			       of_all		  ? FRAMES_MAY_BE :
+						    FRAMES_NOT;
 		if (done <= bytes)
 			continue;
-		if (!tells || bytes != FRAME_HEAD || unread < length)
+		if (!asks || bytes != FRAME_HEAD || unread < length)
 			return FRAMES_NOT;
 		if (unread == length)
 			return FRAMES_ARE;

@@ -433,17 +433,16 @@ fn finding<'m>(
 fn between(shares: &Shares, say: &Say<'_>) -> Option<Evidence> {
     let requests = shares.each_ns.len() as u64;
     let all_ns = say.between_ns.saturating_mul(requests);
-    Share::new(all_ns, shares.ns)
-        .is_at_least(*NOTABLE)
-        .then(|| {
-            let text = format!(
-                "between the calls of a request pass another {}, which is no peer's: a fix spares up \
-                 to {} more",
-                duration(say.between_ns),
-                duration(all_ns)
-            );
-            Evidence::of_ns(all_ns, text)
-        })
+    if !Share::new(all_ns, shares.ns).is_at_least(*NOTABLE) {
+        return None;
+    }
+    let text = format!(
+        "between the calls of a request pass another {}, which is no peer's: a fix spares up to {} \
+         more",
+        duration(say.between_ns),
+        duration(all_ns)
+    );
+    Some(Evidence::of_ns(all_ns, text))
 }
 
 /// What each of them is like.

@@ -130,9 +130,41 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let said: BTreeSet<String> = findings.iter().filter_map(peer_of).collect();
     let said = |address: &str| said.contains(address);
     findings.extend(average::findings(facts, said));
+    let findings = findings.into_iter();
+    let mut findings: Vec<Finding> = findings.map(|one| behind_reads(model, one)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.saving.at_most_ns));
     findings.truncate(*FINDINGS_OF_A_KIND);
     findings
+}
+
+/// Calls that are sent on a connection on which the peer is to answer a blocking read, a broker
+/// that is asked for a message, wait for that and not for what they ask.
+fn behind_reads(model: &Model, finding: Finding) -> Finding {
+    let behind = model.counters.get("jobs.calls-behind").copied();
+    let calls = model.calls();
+    let row = peer_of(&finding).and_then(|peer| calls.iter().find(|row| row.peer == peer));
+    match (behind, row) {
+        (Some(behind @ 1..), Some(row))
+            if Share::new(behind, row.slow + row.unanswered).is_at_least(*MOST) =>
+        {
+            let text = format!(
+                "{} were sent while the peer was to answer a blocking read on the same connection \
+                 (as BLPOP, XREADGROUP), of {} that were slow: they waited for that, and not for \
+                 the peer",
+                count(behind),
+                count(row.slow)
+            );
+            let finding = Finding {
+                title: format!("{}, behind a blocking read there", finding.title),
+                ..finding
+            };
+            finding.evidence([Evidence::new(text)]).fix(
+                "give what reads and blocks a connection of its own (node's and Python's clients \
+                 of Redis: duplicate(), another client), apart from the one that requests use",
+            )
+        }
+        _ => finding,
+    }
 }
 
 /// The address that a finding of this room is about.

@@ -133,8 +133,8 @@ impl Turns {
         Self { idle: merged(idle) }
     }
 
-    /// By how much each of these requests would take less at most without these pieces, which are in
-    /// order and do not overlap.
+    /// By how much each of these requests would take less at most without these pieces, which are
+    /// in order and do not overlap.
     ///
     /// Clients that wait for their answers come again sooner after them. So all that one of them is
     /// spared is no more than what has gone of the loop's time by then.
