@@ -156,7 +156,7 @@ impl<'m> JobQueue<'m> {
         // Who wakes readers for another reason, as one does that accepts their connections, or
         // polls for a runtime, never sleeps in a job, or next to nothing beside those who do.
         if jobs_do == JobsDo::Sleep {
-            let asleep = who_sleeps(&sleeps, load.at_a_time);
+            let asleep = who_sleeps(&sleeps, load.at_a_time, |tid| model.role(tid));
             workers.tids.retain(|tid| asleep.contains(tid));
         }
         // Nobody was seen to hand these workers a job, and requests are done many at a time: they
@@ -243,8 +243,13 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
     groups
 }
 
-/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it.
-fn who_sleeps(sleeps: &[(&Wait, u64)], at_a_time: usize) -> BTreeSet<u32> {
+/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it, and others of
+/// their kind.
+fn who_sleeps<R: PartialEq>(
+    sleeps: &[(&Wait, u64)],
+    at_a_time: usize,
+    kind: impl Fn(u32) -> R,
+) -> BTreeSet<u32> {
     let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
     for (wait, ns) in sleeps {
         *by_thread.entry(wait.tid).or_default() += ns;
@@ -253,10 +258,13 @@ fn who_sleeps(sleeps: &[(&Wait, u64)], at_a_time: usize) -> BTreeSet<u32> {
     asleep.sort_by_key(|(tid, ns)| (Reverse(*ns), *tid));
     let all_ns = sum(asleep.iter().map(|(_, ns)| *ns));
     let most_ns = sum(asleep.iter().take(at_a_time).map(|(_, ns)| *ns));
-    if Share::new(most_ns, all_ns).is_at_least(*ALL_OF_IT) {
-        asleep.truncate(at_a_time);
-    }
-    asleep.into_iter().map(|(tid, _)| tid).collect()
+    let of_all = |tid: u32| {
+        let mut most = asleep.iter().take(at_a_time);
+        most.any(|(one, _)| kind(*one) == kind(tid))
+    };
+    let all_but_a_bit = Share::new(most_ns, all_ns).is_at_least(*ALL_OF_IT);
+    let tids = asleep.iter().map(|(tid, _)| *tid);
+    tids.filter(|tid| !all_but_a_bit || of_all(*tid)).collect()
 }
 
 /// Takes readers together that hand their jobs to the same workers: several loops before one pool.
@@ -339,12 +347,15 @@ mod tests {
             })
             .collect();
         let sleeps: Vec<(&Wait, u64)> = waits.iter().zip(slept_ns.iter().copied()).collect();
-        who_sleeps(&sleeps, at_a_time).into_iter().collect()
+        // The second one is of another kind.
+        let asleep = who_sleeps(&sleeps, at_a_time, |tid| tid == 2);
+        asleep.into_iter().collect()
     }
 
     #[test]
     fn who_sleeps_next_to_nothing_in_jobs_has_none() {
         assert_eq!(asleep(&[900, 5, 950], 2), [1, 3]);
         assert_eq!(asleep(&[300, 300, 300], 1), [1, 2, 3], "they take turns");
+        assert_eq!(asleep(&[900, 0, 5], 1), [1, 3], "it might have one");
     }
 }

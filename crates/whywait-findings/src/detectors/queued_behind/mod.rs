@@ -340,6 +340,10 @@ impl Who {
              threads would not help"
         } else if self.crew == WhoDoesJobs::Helpers {
             "more helper processes, or some of their own for quick jobs"
+        } else if self.count == 1 {
+            "a larger executor (asyncio: ThreadPoolExecutor(max_workers), a JVM: the pool's size); \
+             or, if it keeps jobs in order, let those pass that need none (Vert.x: \
+             executeBlocking with ordered = false)"
         } else {
             "a larger executor (asyncio: ThreadPoolExecutor(max_workers), node: \
              UV_THREADPOOL_SIZE, tokio: max_blocking_threads, a JVM: the pool's size), or one of \
