@@ -23,6 +23,7 @@ KINDS = {
     "notes": "only notes, and what fixing them saves",
     "as-ever": "it takes as long each time: the notes say what",
     "awaits-events": "requests wait for what comes from outside",
+    "awaits-clients": "responses wait for their clients to read",
     "nothing-wrong": "nothing wrong",
     "stopped": "it was stopped from outside",
     "open": "requests are open that should have been answered",
