@@ -83,6 +83,13 @@ pub(crate) fn compiled(name: &str) -> String {
     named.to_str().expect("UTF-8").to_owned()
 }
 
+/// Whether the output has the text, as it is or over the end of a line: reports wrap their
+/// sentences, and where depends on the figures before.
+fn has(output: &str, text: &str) -> bool {
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    output.contains(text) || words.contains(text)
+}
+
 /// What a program left: its exit code as a shell has it, what it wrote, how long it took.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -108,7 +115,7 @@ impl Run {
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
         assert!(
-            self.out.contains(text),
+            has(&self.out, text),
             "expected {text:?} on standard output, got:\n{}\nerr: {}",
             self.out,
             self.err
@@ -119,7 +126,7 @@ impl Run {
     #[track_caller]
     pub(crate) fn complains(self, text: &str) -> Self {
         assert!(
-            self.err.contains(text),
+            has(&self.err, text),
             "expected {text:?} on standard error, got:\n{}\nout: {}",
             self.err,
             self.out
