@@ -164,7 +164,7 @@ impl<'m> JobQueue<'m> {
         // Not where streams came in turn and kept the workers for as long as they went on.
         let unseen = workers.rests.is_empty() && jobs_do == JobsDo::Sleep;
         let kept = in_order && kept_by_streams(&jobs).is_some();
-        if unseen && !kept && workers.done_together(model, &jobs) {
+        if unseen && !kept && workers.done_together(model, &jobs, load.at_a_time) {
             return None;
         }
         // Where they compute, more of them than there are CPUs would share the same ones. Where

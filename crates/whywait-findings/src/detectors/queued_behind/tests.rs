@@ -63,6 +63,53 @@ fn executor() -> Script {
     executor_of(&[1])
 }
 
+/// A loop, thread 1, and two threads, never at rest, whose sleeps of 200 ms end at the same time:
+/// then the loop answers so many of the clients, who ask again at once.
+fn in_step(clients: u64, answered: u64) -> Script {
+    const READ: u32 = 0;
+    let mut script = Script::new();
+    script.thread(1, "loop");
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    for turn in 0..16_u64 {
+        let (from, done) = (10 + turn * 200, 210 + turn * 200);
+        for tid in [2, 3] {
+            let sleeps = script.wait(tid, READ, from, done).stack(work);
+            sleeps.by_softirq().done();
+        }
+        let polls = script.wait(1, 232, from, done).epoll(7).stack(poll);
+        polls.by(2).done();
+        for which in 0..answered {
+            let read = done.saturating_sub(clients / answered * 200).max(10);
+            script
+                .request(turn * answered + which + 1)
+                .port(PORT)
+                .epoll(7)
+                .ready(read)
+                .read(read, 1)
+                .answered(done, 1);
+        }
+    }
+    script.ends(6000);
+    script
+}
+
+/// Two that sleep, and a third one that has next to nothing to do.
+#[test]
+fn jobs_that_end_together_leave_others_in_the_queue() {
+    let found = detect(&Facts::of(&in_step(12, 3).model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["at_a_time"], 2);
+}
+
+#[test]
+fn requests_that_are_told_all_at_once_wait_for_no_job() {
+    assert_eq!(detect(&Facts::of(&in_step(8, 8).model())), []);
+}
+
 /// The same of several loops, of which each has an epoll instance.
 fn executor_of(loops: &[u32]) -> Script {
     const READ: u32 = 0;

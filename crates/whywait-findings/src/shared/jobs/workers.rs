@@ -201,25 +201,44 @@ impl Workers {
         Share::new(without_ns, on_cpu_ns.saturating_add(without_ns))
     }
 
-    /// Whether most requests that waited were done with others, without a sleep of the workers
-    /// between them, in which one's job would have waited.
-    pub(super) fn done_together(&self, model: &Model, jobs: &[QueuedJob<'_>]) -> bool {
+    /// Whether most requests that waited were done with most of the others that were open, without
+    /// a sleep of the workers between them, in which one's job would have waited: they were told
+    /// all at once. Of a queue a few are done side by side, and answered together when their reader
+    /// has a CPU; the others stay open.
+    pub(super) fn done_together(
+        &self,
+        model: &Model,
+        jobs: &[QueuedJob<'_>],
+        at_a_time: usize,
+    ) -> bool {
         let waits = self
             .threads(model)
             .flat_map(|thread| thread.timeline.waits());
         let slept = waits.filter(|wait| !takes_a_lock(model, wait));
         let mut slept: Vec<Ns> = slept.map(Wait::woken_ns).collect();
         slept.sort_unstable();
-        let mut after: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut read: Vec<Ns> = jobs.iter().map(|job| job.worked.ready_ns).collect();
+        read.sort_unstable();
+        let mut done: Vec<Ns> = jobs.iter().map(|job| job.worked.answered_ns).collect();
+        done.sort_unstable();
+        let open = |at_ns: Ns| {
+            let before = |all: &[Ns]| all.partition_point(|one| *one < at_ns);
+            before(&read).saturating_sub(before(&done))
+        };
+        // From when on how many were done after so many sleeps.
+        let mut after: BTreeMap<usize, (Ns, usize)> = BTreeMap::new();
         let waited = jobs.iter().filter(|job| job.waited_ns >= *SLOW_NS);
-        let done = waited.filter_map(|job| job.request.first_send_ns);
-        for done_ns in done {
+        for done_ns in waited.filter_map(|job| job.request.first_send_ns) {
             let sleeps = slept.partition_point(|woken_ns| *woken_ns <= done_ns);
-            *after.entry(sleeps).or_default() += 1;
+            let (from_ns, count) = after.entry(sleeps).or_insert((done_ns, 0));
+            *from_ns = done_ns.min(*from_ns);
+            *count += 1;
         }
-        let all: usize = after.values().sum();
-        let together: usize = after.values().filter(|count| **count > 1).sum();
-        Share::counted(together, all).exceeds(*MOST)
+        let all: usize = after.values().map(|(_, count)| count).sum();
+        let told = after.into_values().filter(|(from_ns, count)| {
+            *count > at_a_time && Share::counted(*count, open(*from_ns)).exceeds(*MOST)
+        });
+        Share::counted(told.map(|(_, count)| count).sum(), all).exceeds(*MOST)
     }
 
     /// The lock of the interpreter that runs their code, if they were seen to wait for it.
