@@ -18,6 +18,8 @@ use crate::shared::intervals::sum;
 pub enum Explained {
     /// For locks: a pool's semaphore, or what is held across a call.
     Locks,
+    /// For locks between tasks, where their loop has no time left: it would be as busy without.
+    LocksOfTasks,
     /// In `connect`.
     Connects,
     /// For replies of the peer with this address.
@@ -40,6 +42,11 @@ impl Explained {
         let named = says("waits_in").is_some();
         match self {
             Self::Locks => finding.code.is(&lock_contention::DECLARATION),
+            // Of tasks nobody sees which thread waits.
+            Self::LocksOfTasks => {
+                finding.code.is(&lock_contention::DECLARATION)
+                    && !finding.subject.contains_key("waiters")
+            }
             Self::Connects => is_wait && says("kind") == Some("connect"),
             Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
             Self::Inside => is_inside && finding.code.is(&one_at_a_time::DECLARATION) && !named,
@@ -178,7 +185,9 @@ mod tests {
 
     use super::*;
     use crate::declaration::{Code, Declaration};
-    use crate::detectors::{blocked_loop, connect_retried, serial_calls, stranded_readiness};
+    use crate::detectors::{
+        blocked_loop, connect_retried, saturated, serial_calls, stranded_readiness,
+    };
     use crate::finding::{Claim, Evidence, Saving, SavingKind};
 
     const S: u64 = 1_000_000_000;
@@ -197,6 +206,25 @@ mod tests {
 
     fn pool(saves_s: u64) -> Finding {
         finding(&pool_exhausted::DECLARATION, Severity::Warning, saves_s).explains(Explained::Locks)
+    }
+
+    #[test]
+    fn a_lock_between_tasks_of_a_busy_loop_is_not_what_they_wait_for() {
+        let busy = |saves_s| {
+            finding(&saturated::DECLARATION, Severity::Warning, saves_s)
+                .explains(Explained::LocksOfTasks)
+        };
+        let of_tasks = || finding(&lock_contention::DECLARATION, Severity::Warning, 10);
+        let saturated = [("saturated", Severity::Warning)];
+        assert_eq!(order(vec![of_tasks(), busy(9)]), saturated);
+        let of_threads = of_tasks().about("waiters", json!([7]));
+        assert_eq!(
+            order(vec![of_threads, busy(9)]),
+            [
+                ("lock-contention", Severity::Warning),
+                ("saturated", Severity::Warning)
+            ]
+        );
     }
 
     /// Of requests that took so long that what findings say may all be true at once.

@@ -41,6 +41,7 @@ use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
+use crate::ranking::Explained;
 use crate::shared::functions::SampledFunctions;
 use crate::shared::intervals::{Interval, in_proportion, merged, sum};
 use crate::shared::pollers;
@@ -154,6 +155,7 @@ fn of_pool(facts: &Facts<'_>, pool: &EpollPool) -> Option<Finding> {
         .about("threads", vec![busy.thread.tid])
         .about_known("function", first.map(|(function, _)| function.to_owned()))
         .saving(Saving::latency(without.saved))
+        .explains(Explained::LocksOfTasks)
         .evidence([Evidence::of_ns(queued.ns, waiting)])
         .evidence(does_what)
         .evidence([Evidence::of_ns(p99(&half.latencies), halved).of_fix()])
