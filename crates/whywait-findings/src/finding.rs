@@ -184,8 +184,8 @@ impl Finding {
     }
 
     /// Waits that it says more of than others do.
-    pub(crate) fn explains(mut self, waits: Explained) -> Self {
-        self.explains.push(waits);
+    pub(crate) fn explains(mut self, waits: impl Into<Option<Explained>>) -> Self {
+        self.explains.extend(waits.into());
         self
     }
 

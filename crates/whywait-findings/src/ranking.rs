@@ -20,6 +20,9 @@ pub enum Explained {
     Locks,
     /// For locks between tasks, where their loop has no time left: it would be as busy without.
     LocksOfTasks,
+    /// For others' calls to the peer with this address, which they make with a lock in hand: unless
+    /// that is most of what those wait for who want the lock.
+    CallsTo(String),
     /// In `connect`.
     Connects,
     /// For replies of the peer with this address.
@@ -46,6 +49,10 @@ impl Explained {
             Self::LocksOfTasks => {
                 finding.code.is(&lock_contention::DECLARATION)
                     && !finding.subject.contains_key("waiters")
+            }
+            Self::CallsTo(address) => {
+                finding.code.is(&one_at_a_time::DECLARATION)
+                    && says("peer") == Some(address.as_str())
             }
             Self::Connects => is_wait && says("kind") == Some("connect"),
             Self::RepliesOf(address) => in_calls && says("peer") == Some(address.as_str()),
@@ -175,7 +182,10 @@ fn explains(finding: &Finding, other: &Finding) -> bool {
     let explained = Share::new(finding.saving.at_most_ns, other.saving.at_most_ns);
     finding.severity > Severity::Note
         && !elsewhere
-        && finding.explains.iter().any(|waits| waits.includes(other))
+        && finding.explains.iter().any(|waits| {
+            waits.includes(other)
+                && !(matches!(waits, Explained::CallsTo(_)) && explains(other, finding))
+        })
         && explained.is_at_least(*EXPLAINS_MOST)
 }
 
@@ -223,6 +233,27 @@ mod tests {
             [
                 ("lock-contention", Severity::Warning),
                 ("saturated", Severity::Warning)
+            ]
+        );
+    }
+
+    #[test]
+    fn calls_that_are_made_with_a_lock_in_hand_wait_for_the_lock() {
+        let held = lock(20).explains(Explained::CallsTo("10.0.0.1:80".to_owned()));
+        let calls = |peer: &str| {
+            finding(&one_at_a_time::DECLARATION, Severity::Error, 10).about("peer", json!(peer))
+        };
+        let found = ranked(vec![held.clone(), calls("10.0.0.1:80")], LONG);
+        assert_eq!(
+            order_of(&found),
+            [("lock-contention", Severity::Error)],
+            "{found:?}"
+        );
+        assert_eq!(
+            order(vec![held, calls("10.0.0.2:80")]),
+            [
+                ("lock-contention", Severity::Error),
+                ("one-at-a-time", Severity::Error)
             ]
         );
     }

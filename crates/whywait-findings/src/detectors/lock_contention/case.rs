@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use whywait_events::{StackId, Wait, WakeContext};
 use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject};
-use whywait_model::{FrameOrigin, Model, origin};
+use whywait_model::{FrameOrigin, Model, Peer, origin};
 use whywait_words::{counted, duration, list, list_by};
 
 use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{ERROR_NS, MOST, NOTABLE, OUTLIER_NS, RARE_OF_SLOW, SHOWN, SLOW_NS, Share};
+use crate::ranking::Explained;
 use crate::shared::intervals::sum;
 use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
@@ -53,6 +54,8 @@ pub(super) fn finding(
         None => Severity::Warning,
     };
     let port = lock.ports.iter().copied().find(|port| *port != 0);
+    let calls = longest.filter(|_| verdict.held_across);
+    let calls = calls.and_then(|hold| called_meanwhile(model, hold));
     let finding = Finding::new(&DECLARATION, severity, title(model, verdict))
         .confidence(confidence)
         .about_known("address", address)
@@ -70,6 +73,7 @@ pub(super) fn finding(
         .evidence(through(verdict))
         .evidence(stranded(&lock.stranded))
         .bounded(bound)
+        .explains(calls.map(|peer| Explained::CallsTo(peer.address())))
         .evidence(readers(model, verdict.behind_readers))
         .cause(longest.map(|hold| {
             let own = verdict.holds.iter().filter(|one| one.holder == hold.holder);
@@ -90,6 +94,14 @@ pub(super) fn finding(
         of,
         waiters(lock),
     ))
+}
+
+/// Whose replies the holder waited for, mostly, with the lock in hand.
+fn called_meanwhile<'m>(model: &'m Model, hold: &Hold) -> Option<Peer<'m>> {
+    let timeline = &model.threads.get(&hold.holder)?.timeline;
+    let slept = timeline.overlapping(hold.from_ns, hold.to_ns).iter();
+    let asleep_ns = |wait: &&Wait| wait.woken_ns().saturating_sub(wait.out_ns);
+    model.awaited_peer(slept.max_by_key(asleep_ns)?)
 }
 
 /// The kind of wait that is for nothing but time.
