@@ -107,7 +107,12 @@ fn jobs_that_end_together_leave_others_in_the_queue() {
 
 #[test]
 fn requests_that_are_told_all_at_once_wait_for_no_job() {
-    assert_eq!(detect(&Facts::of(&in_step(8, 8).model())), []);
+    for clients in [8, 16] {
+        let found = detect(&Facts::of(&in_step(clients, 8).model()));
+        assert_eq!(found, [], "{clients} wait, and 8 are told");
+    }
+    let few = detect(&Facts::of(&in_step(5, 5).model()));
+    assert_eq!(few, [], "all five that wait are told");
 }
 
 /// The same of several loops, of which each has an epoll instance.

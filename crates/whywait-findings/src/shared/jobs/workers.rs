@@ -201,10 +201,10 @@ impl Workers {
         Share::new(without_ns, on_cpu_ns.saturating_add(without_ns))
     }
 
-    /// Whether most requests that waited were done with most of the others that were open, without
-    /// a sleep of the workers between them, in which one's job would have waited: they were told
-    /// all at once. Of a queue a few are done side by side, and answered together when their reader
-    /// has a CPU; the others stay open.
+    /// Whether most requests that waited were told all at once: they were done with others, without
+    /// a sleep of the workers between them, in which one's job would have waited. Of a queue that
+    /// many are done side by side as jobs are under way, each may be followed by one that does not
+    /// sleep, and they are answered together when their reader has a CPU; the others stay open.
     pub(super) fn done_together(
         &self,
         model: &Model,
@@ -236,7 +236,8 @@ impl Workers {
         }
         let all: usize = after.values().map(|(_, count)| count).sum();
         let told = after.into_values().filter(|(from_ns, count)| {
-            *count > at_a_time && Share::counted(*count, open(*from_ns)).exceeds(*MOST)
+            let most_of_all = || Share::counted(*count, open(*from_ns)).exceeds(*MOST);
+            *count > 2 * at_a_time || *count > at_a_time && most_of_all()
         });
         Share::counted(told.map(|(_, count)| count).sum(), all).exceeds(*MOST)
     }
