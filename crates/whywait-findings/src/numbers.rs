@@ -224,6 +224,9 @@ numbers! {
         /// As many jobs as ever are under way where so many of them are: who ends one and who
         /// begins the next have the reader between them.
         EXECUTOR_FULL: Share = Share::percent(90);
+        /// More requests for each worker that are done after the same sleep were told at once: a
+        /// job that slept may be followed by one that does not sleep.
+        EXECUTOR_JOBS_A_SLEEP: usize = 2;
         /// A thread of whose requests others answer so many hands them on.
         HANDED_ON: Share = Share::percent(90);
         /// So many of the workers that exist at a time sleep: it is no lack of CPUs.

@@ -10,7 +10,8 @@ use whywait_model::{Model, RequestRef, Role, Thread, WaitClass};
 use super::QueuedJob;
 use crate::facts::{Facts, Readers};
 use crate::numbers::{
-    EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_MIN_JOBS, HANDED_ON, MOST, SLOW_NS, Share,
+    EXECUTOR_ANSWERED_NS, EXECUTOR_ANSWERS, EXECUTOR_JOBS_A_SLEEP, EXECUTOR_MIN_JOBS, HANDED_ON,
+    MOST, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Interval, sum};
 use crate::shared::reasons::locks_a_file;
@@ -237,7 +238,7 @@ impl Workers {
         let all: usize = after.values().map(|(_, count)| count).sum();
         let told = after.into_values().filter(|(from_ns, count)| {
             let most_of_all = || Share::counted(*count, open(*from_ns)).exceeds(*MOST);
-            *count > 2 * at_a_time || *count > at_a_time && most_of_all()
+            *count > *EXECUTOR_JOBS_A_SLEEP * at_a_time || *count > at_a_time && most_of_all()
         });
         Share::counted(told.map(|(_, count)| count).sum(), all).exceeds(*MOST)
     }
