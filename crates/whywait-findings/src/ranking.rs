@@ -18,7 +18,8 @@ use crate::shared::intervals::sum;
 pub enum Explained {
     /// For locks: a pool's semaphore, or what is held across a call.
     Locks,
-    /// For locks between tasks, where their loop has no time left: it would be as busy without.
+    /// For locks between tasks, where their loop has no time left: it would be as busy without. Not
+    /// where one was seen to sleep with the lock in hand: that takes as long on an idle loop.
     LocksOfTasks,
     /// For others' calls to the peer with this address, which they make with a lock in hand: unless
     /// that is most of what those wait for who want the lock.
@@ -47,8 +48,11 @@ impl Explained {
             Self::Locks => finding.code.is(&lock_contention::DECLARATION),
             // Of tasks nobody sees which thread waits.
             Self::LocksOfTasks => {
+                let asleep = ["holder_function", "asleep_in"];
+                let known = |key: &str| finding.subject.contains_key(key);
                 finding.code.is(&lock_contention::DECLARATION)
-                    && !finding.subject.contains_key("waiters")
+                    && !known("waiters")
+                    && !asleep.into_iter().any(known)
             }
             Self::CallsTo(address) => {
                 finding.code.is(&one_at_a_time::DECLARATION)
@@ -227,14 +231,17 @@ mod tests {
         let of_tasks = || finding(&lock_contention::DECLARATION, Severity::Warning, 10);
         let saturated = [("saturated", Severity::Warning)];
         assert_eq!(order(vec![of_tasks(), busy(9)]), saturated);
-        let of_threads = of_tasks().about("waiters", json!([7]));
-        assert_eq!(
-            order(vec![of_threads, busy(9)]),
-            [
-                ("lock-contention", Severity::Warning),
-                ("saturated", Severity::Warning)
-            ]
-        );
+        // Of threads, or held across a sleep.
+        for other in ["waiters", "holder_function", "asleep_in"] {
+            assert_eq!(
+                order(vec![of_tasks().about(other, json!("known")), busy(9)]),
+                [
+                    ("lock-contention", Severity::Warning),
+                    ("saturated", Severity::Warning)
+                ],
+                "{other}"
+            );
+        }
     }
 
     #[test]
