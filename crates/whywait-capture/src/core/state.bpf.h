@@ -136,10 +136,10 @@ struct thread {
 	u32 waker_tid;
 	u32 waker_tgid;
 	u8 wake_context;
-	/* Of jobs: see handed.bpf.h. */
+	/* Of jobs: see handed.bpf.h and polled.bpf.h. */
 	u8 fetches; /* it has messages from a broker */
-	u8 handed; /* it was given such ones */
-	u8 unused;
+	u8 handed; /* it was given such ones: HANDED_… */
+	u8 asked; /* it has asked a broker that is polled for more: ASKED… */
 	u32 seq;
 	u8 state;
 	u8 family; /* of the system call that it sleeps in */
@@ -238,8 +238,13 @@ struct thread {
 	u32 question;
 	u32 sent_to; /* who has just got what it sends through a unix socket, as a hash */
 	/* Of jobs: it was given the last one through this descriptor, … */
-	u32 handed_fd;
+	u32 handed_fd; /* … or this futex */
 	u32 handed_by; /* … by this thread */
+	u32 rest_seq; /* its last sleep there, … */
+	u64 rest_on_cpu_ns; /* … and its on-CPU total since */
+	/* Who polls a broker sleeps in this call, with this argument, until there is a message. */
+	s32 rest_nr;
+	u32 rest_at;
 	u32 tls; /* the connection in TLS that it has read or written last: its place, and 1 */
 } __attribute__((aligned(64)));
 

@@ -37,4 +37,7 @@ struct exchange {
 	u8 pushed : 4; /* what is read now is no reply */
 	u8 timing : 4; /* TIMED…: whether it is known when the reply came */
 	u32 counted_in; /* bytes that are in the sums */
+	/* Of a broker that is polled: see polled.bpf.h. */
+	u32 asked_ms; /* so long it may wait for a message */
+	u32 empty_in; /* an answer without one is no longer; 0: none was seen */
 };

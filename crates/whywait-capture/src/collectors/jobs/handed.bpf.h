@@ -7,11 +7,40 @@
  *
  * Which message a helper was given does not show. They are taken to be given in the order in which
  * they came: the job begins when the oldest one did that nobody was given.
+ *
+ * A thread may sleep on a condition variable instead. It is given messages through memory, and may
+ * take several before it sleeps again: these are one job. It is over where the thread slept on that
+ * word again, or until who has messages woke it, for the first time since it was at work. But who
+ * works on messages itself lets go of locks meanwhile, which looks the same. Who hands them on is
+ * done with each at once.
  */
 #pragma once
 
 #include "collectors/jobs/open.bpf.h"
+#include "collectors/futex/futex.bpf.h"
 #include "core/calls.bpf.h"
+
+enum handed {
+	HANDED_NOTHING,
+	HANDED_BY_READ, /* it slept in a read */
+	HANDED_BY_WORD, /* … on a futex */
+};
+
+enum asked {
+	ASKED_NOT,
+	ASKED, /* … for more than it has, … */
+	ASKED_AND_RESTS, /* … and has slept since, as it does until there is more */
+};
+
+/* A condition variable has several words, which its sleepers use in turn. */
+#define CONDITION_BYTES 64
+/*
+ * Who waits for an interpreter's lock looks again so soon, at least: Python's 5 ms. It is at work.
+ * (Who waits for messages may, too, but has nothing to do meanwhile.)
+ */
+#define LOOKS_AGAIN_NS 10000000
+#define FUTEX_WAIT 0
+#define FUTEX_CLOCK_REALTIME 256
 
 /* Threads that have messages, and how many of each may wait. */
 #define FETCHERS 64
@@ -24,11 +53,23 @@ struct fetched {
 	u32 first; /* the number of the oldest, … */
 	u32 end; /* … and of the next one that is read */
 	u32 helpers; /* so many are at work */
+	/* So often it was done with one at once, and asked for more, less how often it was not. */
+	s32 hands_on;
 	u64 read_ns; /* the last one was read */
 	u64 came_ns[MESSAGES];
 };
 
 struct fetched fetched[FETCHERS] SEC(".bss.messages");
+
+static __always_inline u64 worker_key(const struct thread *thread)
+{
+	return 1ULL << 63 | thread->tid;
+}
+
+static __always_inline u64 helper_key(const struct thread *thread)
+{
+	return 1ULL << 61 | thread->tid;
+}
 
 /* A thread has read a message that came then. Not static: verified once. */
 __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
@@ -39,6 +80,14 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 	if (!thread)
 		return 0;
 	thread->fetches = 1;
+	/* What woke it before was a lock: it has its messages itself. */
+	if (unlikely(thread->handed == HANDED_BY_WORD)) {
+		u32 place = find_job(helper_key(thread));
+
+		if (place)
+			NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
+		thread->handed = HANDED_NOTHING;
+	}
 	own = &fetched[thread->tid & (FETCHERS - 1)];
 	if (own->tid != thread->tid) {
 		if (own->tid && thread_by_id(own->tid))
@@ -46,6 +95,7 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 		own->tid = thread->tid;
 		own->first = own->end;
 		own->helpers = 0;
+		own->hands_on = 0;
 	}
 	/* Where nobody is at work for long, those that are left were no jobs, or were not given. */
 	if (!own->helpers && now - own->read_ns >= threshold_ns)
@@ -62,11 +112,6 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 static __always_inline bool sleeps_in_read(const struct thread *thread)
 {
 	return thread->nr == NR_READ || thread->nr == NR_RECVFROM;
-}
-
-static __always_inline u64 helper_key(const struct thread *thread)
-{
-	return 1ULL << 61 | thread->tid;
 }
 
 /* It has a job that it was given, or has done it and was given none since. */
@@ -126,10 +171,132 @@ __noinline int hands_over(struct thread *by, struct thread *thread, u64 now)
 			     true);
 	if (part < PART_COUNT && thread->out_ns < now)
 		job->at_recv[part] += now - thread->out_ns;
-	thread->handed = 1;
+	thread->handed = HANDED_BY_READ;
 	thread->handed_fd = (u32)thread->args[0];
 	thread->handed_by = by->tid;
 	return 0;
+}
+
+/* So it is known when it sleeps for messages again. Its sums are those at that time. */
+static __always_inline void job_is_paused(struct socket_state *job, const struct thread *thread,
+					  u64 now)
+{
+	account_service(job, thread, now, thread->parts[PART_ON_CPU]);
+	job->first_send_ns = now;
+	job->last_send_ns = now;
+	job->send_tid = thread->tid;
+}
+
+static __always_inline bool sleeps_at_word(const struct thread *thread)
+{
+	u32 ahead = (u32)thread->args[0] - thread->handed_fd;
+
+	return thread->nr == NR_FUTEX &&
+	       ahead + CONDITION_BYTES < 2 * CONDITION_BYTES;
+}
+
+/* It wakes from such a sleep. */
+static __always_inline void has_rested(struct thread *thread)
+{
+	thread->rest_seq = thread->seq;
+	thread->rest_on_cpu_ns = thread->parts[PART_ON_CPU];
+}
+
+/*
+ * A thread sleeps, or slept from then, where it waits for messages. It does so again and again
+ * while there are none: it is at work where it has slept elsewhere meanwhile, or had the CPU for
+ * the threshold.
+ */
+static __always_inline void rests_from(struct thread *thread, u64 since_ns)
+{
+	struct socket_state *job = job_of_helper(thread);
+
+	if (job && (!job->last_send_ns || thread->seq != thread->rest_seq + 1 ||
+		    thread->parts[PART_ON_CPU] - thread->rest_on_cpu_ns >= threshold_ns))
+		job_is_paused(job, thread, since_ns);
+}
+
+/* Whether a sleep on a futex ends soon by itself, and was for a lock. `by` is of its process. */
+static __always_inline bool looks_again(const struct thread *thread, struct task_struct *task)
+{
+	u64 until[2] = {}, ns;
+
+	if (!thread->timeout || thread->args[1] & FUTEX_CLOCK_REALTIME)
+		return false;
+	if (bpf_probe_read_user(until, sizeof(until),
+				(void *)PT_REGS_PARM4_SYSCALL(user_registers(task))))
+		return false;
+	ns = until[0] * 1000000000 + until[1];
+	if ((thread->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT)
+		ns -= thread->out_ns;
+	return ns < LOOKS_AGAIN_NS;
+}
+
+/* When the oldest message came that was not given to anybody, and not before `thread` slept. */
+static __always_inline u64 oldest_since(struct fetched *from, const struct thread *thread, u64 now)
+{
+	/* All that came before it slept were taken, or it would not have. */
+	for (u32 i = 0; i < 8; i++) {
+		if (from->end - from->first <= 1)
+			break;
+		if (from->came_ns[from->first & (MESSAGES - 1)] >= thread->out_ns)
+			break;
+		from->first++;
+	}
+	return give_message(from, now);
+}
+
+/* A thread that has messages wakes another one of its process, which sleeps on a futex. */
+__noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 now)
+{
+	struct socket_state *job;
+	struct fetched *from;
+	u32 place, part;
+
+	if (!by || !thread)
+		return 0;
+	from = &fetched[by->tid & (FETCHERS - 1)];
+	if (from->tid != by->tid || from->hands_on <= 0)
+		return 0;
+	rests_from(thread, thread->out_ns);
+	has_rested(thread);
+	/* It is told something else. */
+	if (from->read_ns <= thread->out_ns)
+		return 0;
+	if (from->first == from->end && thread->handed != HANDED_BY_WORD)
+		return 0;
+	place = find_job(helper_key(thread));
+	if (place)
+		job_is_done(place - 1, now);
+	job = &jobs[take_job(helper_key(thread)) & (JOBS - 1)];
+	make_job(job, thread, WORK_HANDED_JOB, from->peer, oldest_since(from, thread, now), now, 0,
+		 thread->parts[PART_ON_CPU]);
+	job->exchange.send_tid = by->tid;
+	job->unserved_wakeup_ns = 0;
+	part = part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, WAKE_TASK,
+			     true);
+	if (part < PART_COUNT && thread->out_ns < now)
+		job->at_recv[part] += now - thread->out_ns;
+	thread->handed = HANDED_BY_WORD;
+	thread->handed_fd = (u32)thread->args[0];
+	thread->handed_by = by->tid;
+	return 0;
+}
+
+/* A thread that may be given messages wakes. `by`: who woke it, if the target's. */
+static __always_inline void wakes_to_work(struct thread *by, struct thread *thread,
+					  struct task_struct *task, u64 now)
+{
+	if (thread->nr != NR_FUTEX) {
+		if (by && by->fetches && sleeps_in_read(thread))
+			hands_over(by, thread, now);
+		return;
+	}
+	if (by && by->fetches && by->tgid == thread->tgid && !thread->fetches &&
+	    !looks_again(thread, task))
+		hands_over_by_word(by, thread, now);
+	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))
+		has_rested(thread);
 }
 
 /* A helper sleeps in a read of the descriptor from which it has its jobs: it is done with one. */
@@ -143,12 +310,54 @@ __noinline int helper_rests(struct thread *thread, u64 now)
 	job = job_of_helper(thread);
 	if (!job || job->last_send_ns)
 		return 0;
-	account_service(job, thread, now, thread->parts[PART_ON_CPU]);
-	job->first_send_ns = now;
-	job->last_send_ns = now;
-	job->send_tid = thread->tid;
+	job_is_paused(job, thread, now);
 	from = &fetched[thread->handed_by & (FETCHERS - 1)];
 	if (from->tid == thread->handed_by && from->helpers)
 		from->helpers--;
 	return 0;
+}
+
+/* A thread is done with a message, after so long. */
+__noinline int own_job_took(const struct thread *thread, u64 ns)
+{
+	struct fetched *own;
+
+	if (!thread)
+		return 0;
+	own = &fetched[thread->tid & (FETCHERS - 1)];
+	if (own->tid == thread->tid)
+		own->hands_on += ns < threshold_ns ? 1 : -1;
+	return 0;
+}
+
+/* Who has asked for more sleeps where it does until there is: it is done with what it had. */
+__noinline int worker_rests(struct thread *thread, u64 now)
+{
+	struct socket_state *job;
+	u32 place;
+
+	if (!thread || thread->rest_nr != thread->nr || thread->rest_at != (u32)thread->args[0])
+		return 0;
+	place = find_job(worker_key(thread));
+	if (!place)
+		return 0;
+	job = &jobs[(place - 1) & (JOBS - 1)];
+	if (job->last_send_ns)
+		return 0;
+	job_is_paused(job, thread, now);
+	own_job_took(thread, now - job->recv_ns);
+	thread->asked = ASKED_AND_RESTS;
+	return 0;
+}
+
+/* A thread that has, or had, messages falls asleep. */
+static __always_inline void sleeps_after_work(struct thread *thread, u64 now)
+{
+	if (thread->asked)
+		worker_rests(thread, now);
+	if (thread->handed == HANDED_BY_READ && sleeps_in_read(thread) &&
+	    thread->handed_fd == (u32)thread->args[0])
+		helper_rests(thread, now);
+	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))
+		rests_from(thread, now);
 }

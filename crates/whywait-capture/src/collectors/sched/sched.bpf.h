@@ -256,9 +256,6 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 	thread->stack_key = 0;
 	thread->storm = 0;
 	thread->family = family = call_family(thread->nr);
-	if (unlikely(thread->handed && sleeps_in_read(thread) &&
-		     thread->handed_fd == (u32)thread->args[0]))
-		helper_rests(thread, now);
 	if (thread->nr == NR_FUTEX)
 		read_futex(thread, regs);
 	/*
@@ -287,6 +284,9 @@ static __always_inline void switch_out(struct task_struct *task, struct thread *
 			thread->record_poll = 1;
 		}
 	}
+	/* What it polls has been named. */
+	if (unlikely(thread->handed | thread->asked))
+		sleeps_after_work(thread, now);
 }
 
 /* `wake_ns` 0: no wake was seen. */
@@ -539,6 +539,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->wake_context == WAKE_TASK)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
+	if (unlikely(((by && by->fetches) || thread->handed) && thread->state == THREAD_SLEEPING))
+		wakes_to_work(by, thread, task, now);
 	if (unlikely(by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 		     now - thread->out_ns >= threshold_ns)) {
 		thread->storm = is_storm(thread, now);
@@ -551,9 +553,6 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 		}
 		send_waker(thread, waker, by, now);
 	}
-	if (unlikely(by && by->fetches && thread->state == THREAD_SLEEPING &&
-		     sleeps_in_read(thread)))
-		hands_over(by, thread, now);
 	if (thread->state == THREAD_SLEEPING && thread->family == CALL_POLL)
 		herd_wakes(thread, waker, now);
 out:

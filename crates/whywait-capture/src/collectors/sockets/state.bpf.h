@@ -85,6 +85,8 @@ enum broker {
 	/* Less: so many writes were looked at since a reply took long, which do not tell. */
 	BROKER_NONE = 16,
 	BROKER_IS_ASKED, /* it was asked for messages, and to wait for them */
+	BROKER_IS_POLLED, /* … also for the next ones, before these are worked on */
+	BROKER_IS_TOLD, /* … and is told which ones are done with, in calls */
 	BROKER_SENDS, /* it sends messages unasked, and they are acknowledged */
 };
 

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
+/*
+ * Jobs from a broker that is polled (Kafka): who has messages may ask for the next ones before it
+ * works on them. So a job does not end when more is asked for. It ends where its worker sleeps for
+ * messages again, having asked for more; or where it reads the next ones.
+ *
+ * The broker answers also when there was none for as long as it may wait. Such answers are short,
+ * and all alike.
+ */
+#pragma once
+
+#include "collectors/exchanges/exchanges.bpf.h"
+#include "collectors/jobs/handed.bpf.h"
+
+/* A batch of records has a head of 61 bytes: no answer with one is as short as this. */
+#define KAFKA_NO_RECORDS 64
+
+/* Who has a message that was asked for: the goroutine, or the thread. */
+static __always_inline u64 worker_of(const struct thread *thread)
+{
+	u64 goroutine = unlikely(runtimes_known) ? goroutine_of(thread) : 0;
+
+	return goroutine ? goroutine ^ (u64)thread->tgid << 48 : worker_key(thread);
+}
+
+/* A worker has a message of `bytes` that came then. */
+__noinline int job_begins(const struct socket_state *socket, struct thread *thread, u64 key,
+			  u64 came_ns, u32 bytes)
+{
+	struct socket_state *job;
+	u64 now = thread ? thread->io_ns : 0;
+
+	if (!socket || !thread)
+		return 0;
+	job = &jobs[take_job(key) & (JOBS - 1)];
+	make_job(job, thread, WORK_JOB, socket->exchange.peer, came_ns, now, bytes,
+		 thread->io_on_cpu_ns);
+	job->recv_task = unlikely(runtimes_known) ? goroutine_of(thread) : 0;
+	return 0;
+}
+
+/* Its worker asks for the next one, or is done with it. */
+__noinline int job_ends(struct thread *thread, u64 key, u32 bytes)
+{
+	u64 now = thread ? thread->io_ns : 0;
+	struct socket_state *job;
+	u32 place = find_job(key);
+
+	if (!place || !thread)
+		return 0;
+	place = (place - 1) & (JOBS - 1);
+	job = &jobs[place];
+	job->first_send_ns = now;
+	job->last_send_ns = now;
+	job->send_tid = thread->tid;
+	job->bytes_out = bytes;
+	own_job_took(thread, now - job->recv_ns);
+	account_service(job, thread, now, thread->io_on_cpu_ns);
+	if (unlikely(runtimes_known))
+		job->send_task = task_of(thread);
+	job_is_done(place, now);
+	return 0;
+}
+
+/* Of the last answer: whether it took as long as the broker may wait for a message. */
+static __always_inline bool was_late(const struct exchange *exchange)
+{
+	return exchange->arrived_ns - exchange->first_send_ns >= exchange->asked_ms * 1000000ULL;
+}
+
+/* A thread has asked a broker for more, which is not in the connection's exchange yet. */
+__noinline int polls_broker(struct socket_state *socket, struct thread *thread, u32 bytes)
+{
+	struct exchange *exchange;
+
+	if (!socket || !thread)
+		return 0;
+	exchange = &socket->exchange;
+	if (exchange->fetches && exchange->first_read_ns && was_late(exchange) &&
+	    (!exchange->empty_in || exchange->bytes_in < exchange->empty_in))
+		exchange->empty_in = exchange->bytes_in;
+	thread->asked = ASKED;
+	/* Where a goroutine sleeps, its thread does something else. */
+	if (unlikely(runtimes_known) && goroutine_of(thread))
+		job_ends(thread, worker_of(thread), bytes);
+	return 0;
+}
+
+/* The last job of a worker is over: it has more. */
+static __always_inline void last_one_ends(struct thread *thread)
+{
+	u64 key = worker_of(thread);
+	u32 place = find_job(key);
+
+	if (!place)
+		return;
+	if (jobs[(place - 1) & (JOBS - 1)].last_send_ns)
+		job_is_done(place - 1, thread->io_ns);
+	else
+		job_ends(thread, key, 0);
+}
+
+/* It slept until this came, and so it does until there is more. */
+static __always_inline void slept_until(struct thread *thread, u64 came_ns)
+{
+	if (thread->family != CALL_POLL && !sleeps_in_read(thread))
+		return;
+	/* Else it slept for something else meanwhile, or did not sleep. */
+	if (thread->wake_ns - came_ns >= threshold_ns)
+		return;
+	thread->rest_nr = thread->nr;
+	thread->rest_at = thread->args[0];
+}
+
+/* A part of a broker's answer has been read. */
+__noinline int poll_is_answered(struct socket_state *socket, const struct arrivals *arrivals,
+				struct thread *thread, u32 bytes)
+{
+	struct exchange *exchange;
+	u32 before, empty;
+	u64 came_ns;
+
+	if (!socket || !thread)
+		return 0;
+	exchange = &socket->exchange;
+	was_read(socket, thread->io_ns);
+	if (!exchange->first_read_ns) {
+		came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
+		if (came_ns < exchange->first_send_ns)
+			came_ns = exchange->first_send_ns;
+		exchange->first_read_ns = thread->io_ns;
+		exchange->arrived_ns = came_ns;
+		COUNT(jobs_fetches);
+		COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
+	}
+	exchange->last_read_ns = thread->io_ns;
+	before = exchange->bytes_in;
+	exchange->bytes_in = before + bytes;
+	empty = exchange->empty_in;
+	/* The first that is late has none, or how long one without is would be known. */
+	if (!empty && was_late(exchange))
+		return 0;
+	if (empty < KAFKA_NO_RECORDS)
+		empty = KAFKA_NO_RECORDS;
+	if (before > empty || before + bytes <= empty)
+		return 0;
+	last_one_ends(thread);
+	slept_until(thread, exchange->arrived_ns);
+	thread->asked = ASKED_NOT;
+	message_is_read(thread, exchange->arrived_ns, exchange->peer);
+	job_begins(socket, thread, worker_of(thread), exchange->arrived_ns, before + bytes);
+	return 0;
+}
+
+/* What it slept for was the reply to a call of the job's: it goes on. */
+__noinline int worker_goes_on(const struct exchange *exchange, const struct thread *thread)
+{
+	struct socket_state *job;
+	u32 place;
+
+	if (!exchange || !thread || exchange->send_tid != thread->tid)
+		return 0;
+	place = find_job(worker_key(thread));
+	if (!place)
+		return 0;
+	job = &jobs[(place - 1) & (JOBS - 1)];
+	if (exchange->first_send_ns < job->recv_ns || exchange->first_send_ns > job->last_send_ns)
+		return 0;
+	job->first_send_ns = 0;
+	job->last_send_ns = 0;
+	return 0;
+}
