@@ -57,12 +57,18 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
                     whywait watched, that this process served it, and in the notes below that \
                     this kernel tells of requests";
         let quic = requests.datagrams.filter(|datagrams| datagrams.quic > 0);
-        let hint = match quic {
-            Some(_) => {
+        let fetches = requests.jobs.as_ref().is_some_and(|jobs| jobs.fetches > 0);
+        let hint = match (quic, fetches) {
+            (Some(_), _) => {
                 "it speaks QUIC (HTTP/3), whose requests are not followed. Those that come over \
                  TCP are"
             }
-            None => hint,
+            (None, true) => {
+                "it asks a broker for messages, and who works on them does not show: tasks of one \
+                 thread hand them to each other (goroutines, coroutines), or nothing came. --calls \
+                 and --waits say what it asked of others, and where its threads slept"
+            }
+            (None, false) => hint,
         };
         page.gutter();
         page.paragraph(

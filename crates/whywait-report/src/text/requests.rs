@@ -627,7 +627,7 @@ fn jobs(page: &mut Page, jobs: &Jobs) {
             "what is called a request here is a job: a message from {from}, until its worker asked \
              for the next one, or acknowledged it"
         ),
-        (false, 0) => format!("none; {from} was asked for some"),
+        (false, 0) => format!("none were seen of those that {from} was asked for"),
         (false, more) => format!(
             "{} more, from {from}, took {} in all, and are in no other figure",
             count(more),

@@ -18,7 +18,14 @@
 
 #include "collectors/jobs/open.bpf.h"
 #include "collectors/futex/futex.bpf.h"
+#include "collectors/tasks/tasks.bpf.h"
 #include "core/calls.bpf.h"
+
+/* Of a thread that has messages: whether it may hand them on through memory. */
+enum fetches {
+	FETCHES = 1,
+	FETCHES_IN_TASK, /* it has tasks that do, and sleeps for none of them */
+};
 
 enum handed {
 	HANDED_NOTHING,
@@ -79,7 +86,7 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 
 	if (!thread)
 		return 0;
-	thread->fetches = 1;
+	thread->fetches = runtimes_known && goroutine_of(thread) ? FETCHES_IN_TASK : FETCHES;
 	/* What woke it before was a lock: it has its messages itself. */
 	if (unlikely(thread->handed == HANDED_BY_WORD)) {
 		u32 place = find_job(helper_key(thread));
@@ -292,7 +299,7 @@ static __always_inline void wakes_to_work(struct thread *by, struct thread *thre
 			hands_over(by, thread, now);
 		return;
 	}
-	if (by && by->fetches && by->tgid == thread->tgid && !thread->fetches &&
+	if (by && by->fetches == FETCHES && by->tgid == thread->tgid && !thread->fetches &&
 	    !looks_again(thread, task))
 		hands_over_by_word(by, thread, now);
 	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))

@@ -49,7 +49,8 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 	COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
 	if (bytes > NO_MESSAGE) {
 		message_is_read(thread, came_ns, exchange->peer);
-		job_begins(socket, thread, worker_of(thread), came_ns, bytes);
+		if (reads_its_own(exchange, thread))
+			job_begins(socket, thread, worker_of(thread), came_ns, bytes);
 	}
 	return 0;
 }
@@ -58,18 +59,25 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 static __noinline int broker_sent(struct socket_state *socket, const struct arrivals *arrivals,
 				  struct thread *thread, u32 bytes)
 {
+	struct exchange *job;
 	u64 key, came_ns;
+	u32 place;
 
-	if (!socket)
+	if (!socket || !thread)
 		return 0;
 	was_read(socket, thread->io_ns);
 	if (bytes <= NO_MESSAGE)
 		return 0;
 	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
 	key = worker_at(socket);
+	place = find_job(key);
 	/* More of the message, or the next one, which waits until this one is done with. */
-	if (find_job(key))
+	if (place && !(jobs[(place - 1) & (JOBS - 1)].maybe && slept_until(thread, came_ns))) {
+		job = &jobs[(place - 1) & (JOBS - 1)].exchange;
+		if (!job->arrived_ns)
+			job->arrived_ns = came_ns;
 		return 0;
+	}
 	message_is_read(thread, came_ns, socket->exchange.peer);
 	job_begins(socket, thread, key, came_ns, bytes);
 	return 0;
@@ -101,30 +109,34 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 }
 
 /*
- * A worker of SQS has deleted a message, which is a call. It may have others, which came with it:
- * the next one of these begins. Where there is none, it asks for more, and this one was none.
+ * A worker has said that it is done with a message. It may have others, which came with it or since:
+ * the next one of these begins. Where there is none it sleeps for more, or asks for more, and this
+ * one was none.
  */
-static __noinline int message_is_deleted(struct thread *thread, u32 bytes)
+static __noinline int message_is_done(struct socket_state *socket, struct thread *thread, u64 key,
+				      u32 bytes)
 {
-	u64 key, came_ns, now;
 	struct socket_state *job;
-	u32 place, peer;
+	u64 came_ns;
+	u32 place;
 
-	if (!thread)
+	if (!socket || !thread)
 		return 0;
-	now = thread->io_ns;
-	key = worker_of(thread);
+	came_ns = thread->io_ns;
 	place = find_job(key);
-	if (!place)
+	if (place) {
+		job = &jobs[(place - 1) & (JOBS - 1)];
+		came_ns = job->exchange.arrived_ns ? job->exchange.arrived_ns : job->ready_ns;
+		job_ends(thread, key, bytes);
+	} else if (socket->broker != BROKER_SENDS) {
 		return 0;
-	place = (place - 1) & (JOBS - 1);
-	job = &jobs[place];
-	came_ns = job->ready_ns;
-	peer = job->exchange.peer;
-	job_ends(thread, key, bytes);
-	job = &jobs[take_job(key) & (JOBS - 1)];
-	make_job(job, thread, WORK_JOB, peer, came_ns, now, 0, thread->io_on_cpu_ns);
-	job->recv_task = unlikely(runtimes_known) ? goroutine_of(thread) : 0;
+	} else if (!socket->exchange.peer) {
+		has_peer(socket);
+	}
+	job_begins(socket, thread, key, came_ns, 0);
+	place = find_job(key);
+	if (place)
+		jobs[(place - 1) & (JOBS - 1)].maybe = 1;
 	return 0;
 }
 
@@ -158,16 +170,16 @@ static __always_inline enum sent client_writes(struct socket_state *socket,
 		job_ends(thread, worker_of(thread), bytes);
 		break;
 	case SENT_POLLS:
-		polls_broker(socket, thread, bytes);
+		polls_broker(socket, thread);
 		break;
 	case SENT_RECEIVES:
 		was_no_message(thread);
 		break;
 	case SENT_DELETES:
-		message_is_deleted(thread, bytes);
+		message_is_done(socket, thread, worker_of(thread), bytes);
 		break;
 	case SENT_ACKNOWLEDGES:
-		job_ends(thread, worker_at(socket), bytes);
+		message_is_done(socket, thread, worker_at(socket), bytes);
 		break;
 	case SENT_ASKS:
 		fetches = goes_on_asking(socket);

@@ -68,6 +68,8 @@ static __always_inline void make_job(struct socket_state *job, struct thread *th
 	job->peer = PEER_OTHER;
 	job->exchange.peer = peer;
 	job->exchange.send_tid = 0;
+	job->exchange.arrived_ns = 0;
+	job->maybe = 0;
 }
 
 /* It is known when the job ended. */
@@ -89,7 +91,7 @@ static long job_stays(u32 index, void *ctx)
 	u32 place = index & (JOBS - 1);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!job_keys[place])
+	if (!job_keys[place] || jobs[place].maybe)
 		return 0;
 	if (jobs[place].last_send_ns)
 		job_is_done(place, now);

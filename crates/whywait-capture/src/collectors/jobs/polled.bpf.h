@@ -23,6 +23,17 @@ static __always_inline u64 worker_of(const struct thread *thread)
 	return goroutine ? goroutine ^ (u64)thread->tgid << 48 : worker_key(thread);
 }
 
+/*
+ * Whether who has read a broker's answer is who asked for it. Else there are goroutines that
+ * read and write for others, and who works on a message does not show.
+ */
+static __always_inline bool reads_its_own(const struct exchange *exchange,
+					  const struct thread *thread)
+{
+	return likely(!runtimes_known) || !goroutine_of(thread) ||
+	       exchange->task == task_of(thread);
+}
+
 /* A worker has a message of `bytes` that came then. */
 __noinline int job_begins(const struct socket_state *socket, struct thread *thread, u64 key,
 			  u64 came_ns, u32 bytes)
@@ -69,7 +80,7 @@ static __always_inline bool was_late(const struct exchange *exchange)
 }
 
 /* A thread has asked a broker for more, which is not in the connection's exchange yet. */
-__noinline int polls_broker(struct socket_state *socket, struct thread *thread, u32 bytes)
+__noinline int polls_broker(struct socket_state *socket, struct thread *thread)
 {
 	struct exchange *exchange;
 
@@ -80,16 +91,13 @@ __noinline int polls_broker(struct socket_state *socket, struct thread *thread, 
 	    (!exchange->empty_in || exchange->bytes_in < exchange->empty_in))
 		exchange->empty_in = exchange->bytes_in;
 	thread->asked = ASKED;
-	/* Where a goroutine sleeps, its thread does something else. */
-	if (unlikely(runtimes_known) && goroutine_of(thread))
-		job_ends(thread, worker_of(thread), bytes);
 	return 0;
 }
 
 /* The last job of a worker is over: it has more. */
 static __always_inline void last_one_ends(struct thread *thread)
 {
-	u64 key = worker_of(thread);
+	u64 key = worker_key(thread);
 	u32 place = find_job(key);
 
 	if (!place)
@@ -100,16 +108,11 @@ static __always_inline void last_one_ends(struct thread *thread)
 		job_ends(thread, key, 0);
 }
 
-/* It slept until this came, and so it does until there is more. */
-static __always_inline void slept_until(struct thread *thread, u64 came_ns)
+/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
+static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
 {
-	if (thread->family != CALL_POLL && !sleeps_in_read(thread))
-		return;
-	/* Else it slept for something else meanwhile, or did not sleep. */
-	if (thread->wake_ns - came_ns >= threshold_ns)
-		return;
-	thread->rest_nr = thread->nr;
-	thread->rest_at = thread->args[0];
+	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
+	       thread->wake_ns - came_ns < threshold_ns;
 }
 
 /* A part of a broker's answer has been read. */
@@ -145,10 +148,15 @@ __noinline int poll_is_answered(struct socket_state *socket, const struct arriva
 	if (before > empty || before + bytes <= empty)
 		return 0;
 	last_one_ends(thread);
-	slept_until(thread, exchange->arrived_ns);
+	if (slept_until(thread, exchange->arrived_ns)) {
+		thread->rest_nr = thread->nr;
+		thread->rest_at = thread->args[0];
+	}
 	thread->asked = ASKED_NOT;
 	message_is_read(thread, exchange->arrived_ns, exchange->peer);
-	job_begins(socket, thread, worker_of(thread), exchange->arrived_ns, before + bytes);
+	/* In Go one goroutine fetches for others, in all libraries. */
+	if (likely(!runtimes_known) || !goroutine_of(thread))
+		job_begins(socket, thread, worker_key(thread), exchange->arrived_ns, before + bytes);
 	return 0;
 }
 

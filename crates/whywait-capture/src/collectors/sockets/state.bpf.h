@@ -115,6 +115,7 @@ struct socket_state {
 	u8 family;
 	u8 ended : 1; /* its end of file was read */
 	u8 tcp : 1; /* … or else it is another protocol's: MPTCP's, a unix socket */
+	u8 maybe : 1; /* a job of which nothing shows yet that there is one */
 	u8 emitted;
 	u8 before_accept;
 	u8 only_on_cpu; /* of `service` all but that part is 0 */
