@@ -33,7 +33,8 @@ struct exchange {
 	u8 in_flight; /* it counts there */
 	u8 open; /* its connection does */
 	u8 over : 4; /* it is in the sums, whole */
-	u8 fetches : 4; /* it is none: a broker was asked for a message, see jobs.bpf.h */
+	/* it is none: a broker was asked for a message, see jobs.bpf.h and polled.bpf.h */
+	u8 fetches : 4;
 	u8 pushed : 4; /* what is read now is no reply */
 	u8 timing : 4; /* TIMED…: whether it is known when the reply came */
 	u32 counted_in; /* bytes that are in the sums */

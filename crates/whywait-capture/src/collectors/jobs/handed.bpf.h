@@ -60,8 +60,8 @@ struct fetched {
 	u32 first; /* the number of the oldest, … */
 	u32 end; /* … and of the next one that is read */
 	u32 helpers; /* so many are at work */
-	/* So often it was done with one at once, and asked for more, less how often it was not. */
-	s32 hands_on;
+	/* It was done with the last one at once, and slept for more: it works on none itself. */
+	u32 hands_on;
 	u64 read_ns; /* the last one was read */
 	u64 came_ns[MESSAGES];
 };
@@ -263,7 +263,7 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	if (!by || !thread)
 		return 0;
 	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid || from->hands_on <= 0)
+	if (from->tid != by->tid || !from->hands_on)
 		return 0;
 	rests_from(thread, thread->out_ns);
 	has_rested(thread);
@@ -324,17 +324,23 @@ __noinline int helper_rests(struct thread *thread, u64 now)
 	return 0;
 }
 
-/* A thread is done with a message, after so long. */
-__noinline int own_job_took(const struct thread *thread, u64 ns)
+/* A thread is done with a message: whether it does next to nothing with any, but for others. */
+__noinline bool hands_on(const struct thread *thread, const struct socket_state *job, u64 now)
 {
 	struct fetched *own;
+	u64 ns;
 
-	if (!thread)
-		return 0;
+	if (!thread || !job)
+		return false;
 	own = &fetched[thread->tid & (FETCHERS - 1)];
-	if (own->tid == thread->tid)
-		own->hands_on += ns < threshold_ns ? 1 : -1;
-	return 0;
+	if (own->tid != thread->tid)
+		return false;
+	ns = now - job->recv_ns;
+	/* What it waited for a CPU is none of it. */
+	if (job->recv_tid == thread->tid)
+		ns -= thread->parts[PART_RUNNABLE] - job->at_recv[PART_RUNNABLE];
+	own->hands_on = ns < threshold_ns;
+	return own->hands_on;
 }
 
 /* Who has asked for more sleeps where it does until there is: it is done with what it had. */
@@ -351,8 +357,12 @@ __noinline int worker_rests(struct thread *thread, u64 now)
 	job = &jobs[(place - 1) & (JOBS - 1)];
 	if (job->last_send_ns)
 		return 0;
+	/* Else it is somebody else's, who may take it without a sleep, and does not show then. */
+	if (hands_on(thread, job, now)) {
+		NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
+		return 0;
+	}
 	job_is_paused(job, thread, now);
-	own_job_took(thread, now - job->recv_ns);
 	thread->asked = ASKED_AND_RESTS;
 	return 0;
 }

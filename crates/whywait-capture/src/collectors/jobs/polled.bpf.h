@@ -65,7 +65,8 @@ __noinline int job_ends(struct thread *thread, u64 key, u32 bytes)
 	job->last_send_ns = now;
 	job->send_tid = thread->tid;
 	job->bytes_out = bytes;
-	own_job_took(thread, now - job->recv_ns);
+	if (bytes)
+		hands_on(thread, job, now);
 	account_service(job, thread, now, thread->io_on_cpu_ns);
 	if (unlikely(runtimes_known))
 		job->send_task = task_of(thread);
@@ -73,10 +74,40 @@ __noinline int job_ends(struct thread *thread, u64 key, u32 bytes)
 	return 0;
 }
 
+/* In an exchange's `fetches`: it was answered, and another thread has read that than has asked. */
+#define FETCHED_FOR_ANOTHER 2
+
 /* Of the last answer: whether it took as long as the broker may wait for a message. */
 static __always_inline bool was_late(const struct exchange *exchange)
 {
 	return exchange->arrived_ns - exchange->first_send_ns >= exchange->asked_ms * 1000000ULL;
+}
+
+/* A worker has more. Whether its last job is over: it has read both at once otherwise. */
+static __always_inline bool last_one_is_over(struct thread *thread)
+{
+	u64 key = worker_key(thread);
+	u32 place = find_job(key);
+	struct socket_state *job;
+
+	if (!place)
+		return true;
+	job = &jobs[(place - 1) & (JOBS - 1)];
+	if (job->last_send_ns) {
+		job_is_done(place - 1, thread->io_ns);
+		return true;
+	}
+	if (thread->io_ns - job->recv_ns < threshold_ns)
+		return false;
+	job_ends(thread, key, 0);
+	return true;
+}
+
+/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
+static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
+{
+	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
+	       thread->wake_ns - came_ns < threshold_ns;
 }
 
 /* A thread has asked a broker for more, which is not in the connection's exchange yet. */
@@ -91,28 +122,12 @@ __noinline int polls_broker(struct socket_state *socket, struct thread *thread)
 	    (!exchange->empty_in || exchange->bytes_in < exchange->empty_in))
 		exchange->empty_in = exchange->bytes_in;
 	thread->asked = ASKED;
+	/* Who asks for more takes what somebody else has read for it (Java's heartbeats do). */
+	if (exchange->fetches == FETCHED_FOR_ANOTHER &&
+	    (likely(!runtimes_known) || !goroutine_of(thread)) && last_one_is_over(thread))
+		job_begins(socket, thread, worker_key(thread), exchange->arrived_ns,
+			   exchange->bytes_in);
 	return 0;
-}
-
-/* The last job of a worker is over: it has more. */
-static __always_inline void last_one_ends(struct thread *thread)
-{
-	u64 key = worker_key(thread);
-	u32 place = find_job(key);
-
-	if (!place)
-		return;
-	if (jobs[(place - 1) & (JOBS - 1)].last_send_ns)
-		job_is_done(place - 1, thread->io_ns);
-	else
-		job_ends(thread, key, 0);
-}
-
-/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
-static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
-{
-	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
-	       thread->wake_ns - came_ns < threshold_ns;
 }
 
 /* A part of a broker's answer has been read. */
@@ -147,7 +162,6 @@ __noinline int poll_is_answered(struct socket_state *socket, const struct arriva
 		empty = KAFKA_NO_RECORDS;
 	if (before > empty || before + bytes <= empty)
 		return 0;
-	last_one_ends(thread);
 	if (slept_until(thread, exchange->arrived_ns)) {
 		thread->rest_nr = thread->nr;
 		thread->rest_at = thread->args[0];
@@ -155,7 +169,9 @@ __noinline int poll_is_answered(struct socket_state *socket, const struct arriva
 	thread->asked = ASKED_NOT;
 	message_is_read(thread, exchange->arrived_ns, exchange->peer);
 	/* In Go one goroutine fetches for others, in all libraries. */
-	if (likely(!runtimes_known) || !goroutine_of(thread))
+	if (thread->tid != exchange->send_tid)
+		exchange->fetches = FETCHED_FOR_ANOTHER;
+	else if ((likely(!runtimes_known) || !goroutine_of(thread)) && last_one_is_over(thread))
 		job_begins(socket, thread, worker_key(thread), exchange->arrived_ns, before + bytes);
 	return 0;
 }
