@@ -1,0 +1,52 @@
+"""Sends jobs to a queue of SQS, several at a time, and holds what became of them.
+
+    send.py ADDRESS DONE [--jobs N] [--at-once N] [--every-ms N] [--expect RULE]…
+
+The ground truth has the workers' own: from when a job was sent until it was taken (queued), until
+it was done (work), and both (load).
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
+import client  # noqa: E402  pylint: disable=wrong-import-position
+from worker import client_of  # noqa: E402  pylint: disable=wrong-import-position
+
+
+def lines_of(done):
+    return Path(done).read_text(encoding="utf-8").splitlines()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    parser.add_argument("done")
+    parser.add_argument("--jobs", type=int, default=40)
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--every-ms", type=float, default=500)
+    parser.add_argument("--expect", action="append", default=[])
+    args = parser.parse_args()
+    sqs = client_of(args.address)
+    queue = sqs.create_queue(QueueName="jobs")["QueueUrl"]
+    for _ in range(0, args.jobs, args.at_once):
+        sqs.send_message_batch(QueueUrl=queue, Entries=[
+            {"Id": str(number), "MessageBody": str(client.now_ms())}
+            for number in range(args.at_once)])
+        time.sleep(args.every_ms / 1e3)
+    until = time.monotonic() + 20
+    while len(lines_of(args.done)) < args.jobs and time.monotonic() < until:
+        time.sleep(0.02)
+    jobs = [[float(moment) for moment in line.split()] for line in lines_of(args.done)]
+    truth = {
+        "load": client.summary([done - sent for sent, _, done in jobs]),
+        "queued": client.summary([taken - sent for sent, taken, _ in jobs]),
+        "work": client.summary([done - taken for _, taken, done in jobs]),
+    }
+    return client.tell(truth, args.expect)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
