@@ -17,7 +17,7 @@ names! {
         /// worker asks for the next one, or acknowledges it.
         Job = 3 "job",
         /// A message that the one who read it gave to another thread or process, which slept in a
-        /// read until it had one: it is over when that one sleeps so again.
+        /// read or on a futex until it had one: it is over when that one sleeps so again.
         HandedJob = 4 "handed-job",
     }
 }
