@@ -109,9 +109,9 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 }
 
 /*
- * A worker has said that it is done with a message. It may have others, which came with it or since:
- * the next one of these begins. Where there is none it sleeps for more, or asks for more, and this
- * one was none.
+ * A worker has said that it is done with a message. It may have others, which came with it or
+ * since: the next one of these begins. Where there is none it sleeps for more, or asks for more,
+ * and this one was none.
  */
 static __noinline int message_is_done(struct socket_state *socket, struct thread *thread, u64 key,
 				      u32 bytes)
