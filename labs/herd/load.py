@@ -25,7 +25,7 @@ def ask(host, port, path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
-    parser.add_argument("--connections", type=int, default=800)
+    parser.add_argument("--connections", type=int, default=400)
     parser.add_argument("--pause-ms", type=float, default=3)
     parser.add_argument("--expect", choices=["herd", "one"], required=True)
     args = parser.parse_args()
