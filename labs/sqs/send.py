@@ -2,8 +2,9 @@
 
     send.py ADDRESS DONE [--jobs N] [--at-once N] [--every-ms N] [--expect RULE]…
 
-The ground truth has the workers' own: from when a job was sent until it was taken (queued), until
-it was done (work), and both (load).
+The ground truth has the workers' own: from when a job was sent until it was received (sent), until
+it was taken (queued), until it was done (work), and the last two (load): whywait watches the
+worker, and cannot know what a message waited at the broker.
 """
 
 import argparse
@@ -41,9 +42,10 @@ def main():
         time.sleep(0.02)
     jobs = [[float(moment) for moment in line.split()] for line in lines_of(args.done)]
     truth = {
-        "load": client.summary([done - sent for sent, _, done in jobs]),
-        "queued": client.summary([taken - sent for sent, taken, _ in jobs]),
-        "work": client.summary([done - taken for _, taken, done in jobs]),
+        "load": client.summary([done - received for _, received, _, done in jobs]),
+        "sent": client.summary([received - sent for sent, received, _, _ in jobs]),
+        "queued": client.summary([taken - received for _, received, taken, _ in jobs]),
+        "work": client.summary([done - taken for _, _, taken, done in jobs]),
     }
     return client.tell(truth, args.expect)
 

@@ -2,9 +2,10 @@
 
     worker.py ADDRESS DONE [--threads N]
 
-A job takes 40 ms. It is the moment at which it was sent. A line of DONE is that, when it was taken,
-and when it was done, in milliseconds of the clock that all processes share. Each thread has a
-client of its own, and asks for as many as give each of them something to do.
+A job takes 40 ms. It is the moment at which it was sent. A line of DONE is that, when it was
+received, when it was taken, and when it was done, in milliseconds of the clock that all processes
+share. Each thread has a client of its own, and asks for as many as give each of them something to
+do.
 """
 
 import argparse
@@ -33,11 +34,12 @@ def work(address, at_once, done):
     queue = sqs.create_queue(QueueName="jobs")["QueueUrl"]
     while True:
         got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=at_once)
+        received = now_ms()
         for message in got.get("Messages", []):
             taken = now_ms()
             resize_image()
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-            print(f"{message['Body']} {taken} {now_ms()}", file=done, flush=True)
+            print(f"{message['Body']} {received} {taken} {now_ms()}", file=done, flush=True)
 
 
 def main():
