@@ -738,9 +738,9 @@ mod tests {
         assert_eq!(
             said(some.clone()),
             "jobs: what is called a request here is a job: a message from 192.0.2.7:6379 (redis), \
-             until its worker asked for the next one, or acknowledged it; what it had waited at the \
-             broker is in no figure; the broker was asked for the next one 41 times, and had none \
-             for 2 s\n"
+             until its worker asked for the next one, or acknowledged it; what it had waited at \
+             the broker is in no figure; the broker was asked for the next one 41 times, and had \
+             none for 2 s\n"
         );
         assert_eq!(
             said(Jobs {

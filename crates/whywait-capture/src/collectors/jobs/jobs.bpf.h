@@ -4,8 +4,8 @@
  * the next one, or acknowledges it. Nobody calls a worker. What it asks a broker is no call either:
  * the answer takes as long as there is nothing to do.
  *
- * What is such an ask says asks.bpf.h: what asks to wait (Redis' commands that block, Kafka's Fetch,
- * SQS' ReceiveMessage), or says that a message is done with (AMQP 0-9-1, NATS JetStream).
+ * What is such an ask says asks.bpf.h: what asks to wait (Redis' commands that block, Kafka's
+ * Fetch, SQS' ReceiveMessage), or says that a message is done with (AMQP 0-9-1, NATS JetStream).
  *
  * The job begins when the kernel has the message. Who asks for messages one by one has one at a
  * time: so the job ends when its worker asks for the next, whatever connection of a pool that goes
