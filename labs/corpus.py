@@ -200,16 +200,8 @@ FIXES_MORE = {
     ("jobs", "parent-ruby"): SPARES_THE_JOBS,
     ("jobs", "compute-node"): SPARES_THE_JOBS,
     ("jobs", "blocking-java"): SPARES_THE_JOBS,
-    ("database", "go-pool-midst"): "the clients count requests from before the recording, too",
     ("upstream", "go-serial-short"): BETWEEN,
     ("ruby-gvl", "mutex"): "the fix spares the computing, too: 20 ms of CPU time for each request",
-}
-# Bounds that are too low, beyond the noise of one run.
-BY_THE_KERNEL = "the clients waited for a CPU themselves: by the kernel's clock it holds"
-TOO_LOW = {
-    ("upstream", "threads-pool"): BY_THE_KERNEL,
-    ("upstream", "threads-held"): BY_THE_KERNEL,
-    ("database", "go-pool-4"): BY_THE_KERNEL,
 }
 
 
@@ -234,7 +226,7 @@ def savings(name, kept, accuracy, **but):
     return found
 
 
-def pairs(name, kept, accuracy, but=(*FIXES_MORE, *TOO_LOW)):
+def pairs(name, kept, accuracy, but=tuple(FIXES_MORE)):
     """The pairs of a variant: those that labs/accuracy measures, or else its twin by name, where
     the fix took most of the requests' time away. `but`: none for these."""
     of = [pair for pair in accuracy.PAIRS if (pair.lab, pair.broken) == name]
@@ -244,7 +236,7 @@ def pairs(name, kept, accuracy, but=(*FIXES_MORE, *TOO_LOW)):
     code, fixed = kept[name].must, fixed_twin(name, kept)
     if not code or not fixed:
         return []
-    truths = [accuracy.on_the_wire(kept[one].truth) for one in (name, fixed)]
+    truths = accuracy.on_the_wire([kept[one].truth for one in (name, fixed)])
     kinds = [accuracy.series(truth) for truth in truths]
     if not kinds[0] or kinds[0].keys() != kinds[1].keys():
         return []

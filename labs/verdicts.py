@@ -104,7 +104,7 @@ def savings_page(tools, labels, reports):
             at_most_ns = (found[0]["saving"]["at_most_ns"] or 0) if found else 0
             saved_ns, noise_ns = saving["saved_ns"], saving["noise_ns"]
             holds = saved_ns - noise_ns <= at_most_ns
-            why = corpus.FIXES_MORE.get(name) or corpus.TOO_LOW.get(name)
+            why = corpus.FIXES_MORE.get(name)
             ratio = saved_ns / at_most_ns if at_most_ns else 0
             ratios.append(ratio)
             rows.append(
