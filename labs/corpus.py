@@ -191,32 +191,12 @@ TWINS = {
     ("upstream", "tokio-pool-4"): "tokio-pool-fixed",
     ("workers", "prefork-unix"): "prefork-fixed",
 }
-# Fixed twins whose fix takes more away than what the finding is about.
-SPARES_THE_JOBS = "the fix spares the jobs themselves, which the finding tells apart"
-BETWEEN = "the fix spares what passes between the calls, too, which the finding tells apart"
-FIXES_MORE = {
-    ("jobs", "names"): SPARES_THE_JOBS,
-    ("jobs", "parent"): SPARES_THE_JOBS,
-    ("jobs", "parent-ruby"): SPARES_THE_JOBS,
-    ("jobs", "compute-node"): SPARES_THE_JOBS,
-    ("jobs", "blocking-java"): SPARES_THE_JOBS,
-    ("database", "go-pool-midst"): "the clients count requests from before the recording, too",
-    ("upstream", "go-serial-short"): BETWEEN,
-    ("ruby-gvl", "mutex"): "the fix spares the computing, too: 20 ms of CPU time for each request",
-}
-# Bounds that are too low, beyond the noise of one run.
-BY_THE_KERNEL = "the clients waited for a CPU themselves: by the kernel's clock it holds"
-TOO_LOW = {
-    ("upstream", "threads-pool"): BY_THE_KERNEL,
-    ("upstream", "threads-held"): BY_THE_KERNEL,
-    ("database", "go-pool-4"): BY_THE_KERNEL,
-}
 
 
-def savings(name, kept, accuracy, **but):
+def savings(name, kept, accuracy):
     """What the fixed twins of a variant saved, by the clocks of their clients and servers."""
     found = []
-    for pair in pairs(name, kept, accuracy, **but):
+    for pair in pairs(name, kept, accuracy):
         fixed = (pair.lab, pair.fixed)
         if pair.fixed and fixed not in kept:
             continue
@@ -234,17 +214,17 @@ def savings(name, kept, accuracy, **but):
     return found
 
 
-def pairs(name, kept, accuracy, but=(*FIXES_MORE, *TOO_LOW)):
+def pairs(name, kept, accuracy):
     """The pairs of a variant: those that labs/accuracy measures, or else its twin by name, where
-    the fix took most of the requests' time away. `but`: none for these."""
+    the fix took most of the requests' time away."""
     of = [pair for pair in accuracy.PAIRS if (pair.lab, pair.broken) == name]
     of = [pair for pair in of if not pair.server_args and pair.bound]
-    if of or name in but:
+    if of:
         return of
     code, fixed = kept[name].must, fixed_twin(name, kept)
     if not code or not fixed:
         return []
-    truths = [accuracy.on_the_wire(kept[one].truth) for one in (name, fixed)]
+    truths = accuracy.on_the_wire([kept[one].truth for one in (name, fixed)])
     kinds = [accuracy.series(truth) for truth in truths]
     if not kinds[0] or kinds[0].keys() != kinds[1].keys():
         return []

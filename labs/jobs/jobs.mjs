@@ -1,8 +1,8 @@
 // A node server that hands each request's job to others: helper processes, or libuv's threads.
 //
-//   node jobs.mjs helper N     to N processes, over node's channel to its children
-//   node jobs.mjs names        to libuv's pool, which looks up names: two of its four threads do
-//   node jobs.mjs compute MS   to the only worker thread, which computes for so long
+//   node jobs.mjs helper N        to N processes, over node's channel to its children
+//   node jobs.mjs names           to libuv's pool, which looks up names: two of its four threads do
+//   node jobs.mjs compute MS [N]  to N worker threads (1), which compute for so long
 //
 // Of four clients three ask for a report, which takes 60 ms of sleep, or for a slow name. The
 // fourth one asks for a thumbnail, or for a quick name. Where jobs compute, all do the same.
@@ -12,7 +12,7 @@ import fs from 'node:fs';
 import http from 'node:http';
 import { Worker, isMainThread, parentPort } from 'node:worker_threads';
 
-const [what, count] = process.argv.slice(2);
+const [what, count, threads = '1'] = process.argv.slice(2);
 
 function nowMs() {
   return Number(process.hrtime.bigint()) / 1e6;
@@ -82,27 +82,37 @@ function computeJobs() {
   });
 }
 
-class ComputingThread {
+// The one with the fewest jobs has the next.
+class ComputingThreads {
   constructor() {
     this.waiting = new Map();
     this.next = 0;
-    this.thread = new Worker(process.argv[1], { argv: ['compute', count] });
-    this.thread.on('message', ({ id, begun, ended }) => {
+    this.threads = Array.from({ length: Number(threads) }, () => this.start());
+  }
+
+  start() {
+    const thread = new Worker(process.argv[1], { argv: ['compute', count] });
+    const one = { thread, jobs: 0 };
+    thread.on('message', ({ id, begun, ended }) => {
+      one.jobs--;
       this.waiting.get(id)({ begun, ended });
       this.waiting.delete(id);
     });
+    return one;
   }
 
   submit() {
     const id = this.next++;
-    this.thread.postMessage({ id });
+    const free = this.threads.reduce((least, one) => (one.jobs < least.jobs ? one : least));
+    free.jobs++;
+    free.thread.postMessage({ id });
     return new Promise((done) => this.waiting.set(id, done));
   }
 }
 
 function whoDoesJobs() {
   if (what === 'helper') return new Helpers(Number(count));
-  return what === 'compute' ? new ComputingThread() : null;
+  return what === 'compute' ? new ComputingThreads() : null;
 }
 
 function lookUp(number) {

@@ -8,16 +8,18 @@
 --peer        whom the server asks, for the ground truth
 --warm-up     each client asks so often before whywait attaches
 --midst       whywait attaches while they ask, and they stop so long after: most of what it sees of
-              a queue began before
+              a queue began before. What was answered before that, it did not see, and it is not
+              counted
 --moments     the ground truth has all of each client's requests: when it was sent, read, begun,
               ended and answered, in milliseconds of CLOCK_MONOTONIC
 --path        NUMBER in it is 1000 * C + R, for round R of client C, both counted from 0
 
 The ground truth has, of all requests, the time until the server had read them (unread), until the
-work on them began (queued) and until it ended (work), how long each call to the peer took (calls;
-without those that the server lists, the work is one), what passed from an answer to the client's
-next request (thinks), and the moments of the first requests. Of a server that says in which
-functions its threads were, it has all of them (ran). A rule is like unread.p50_ms>=500.
+work on them began (queued) and until it ended (work), what they took by the clock of the clients'
+kernel (wire; not over unix sockets), how long each call to the peer took (calls; without those that
+the server lists, the work is one), what passed from an answer to the client's next request
+(thinks), and the moments of the first requests. Of a server that says in which functions its
+threads were, it has all of them (ran). A rule is like unread.p50_ms>=500.
 """
 
 import argparse
@@ -34,6 +36,8 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.number, self.args, self.start_line = number, args, start
         self.requests, self.calls, self.ran, self.failed = [], [], [], None
+        # What each request took by the kernel's clock.
+        self.wire = []
         self.connection = None
 
     def run(self):
@@ -58,6 +62,7 @@ class Client(threading.Thread):
             if done:
                 time.sleep(self.args.pause_ms / 1e3)
             self.requests.append(self.ask(done))
+            self.wire.append(self.connection.on_the_wire())
             done += 1
 
     def ask(self, done):
@@ -119,7 +124,14 @@ def main():
         if one.failed:
             sys.exit(f"timeline: client {one.number}: {one.failed!r}")
     idle, ticks = (after - before for after, before in zip(client.idle_cpus(), (idle, ticks)))
-    requests = sorted(request for one in clients for request in one.requests)
+    since = attached if args.midst else begun
+    requests, wire = [], []
+    for one in clients:
+        for request, ms in zip(one.requests, one.wire):
+            if request[-1] > since:
+                requests.append(request)
+                wire.append(ms)
+    requests.sort()
 
     def series(until, since):
         return client.summary([request[until] - request[since] for request in requests])
@@ -134,8 +146,11 @@ def main():
         "calls": client.summary(calls), "thinks": client.summary(thinks or [0]),
         "total_ms": round(client.now_ms() - begun, 1), "cpus_idle": round(idle / max(ticks, 1), 3),
         "clients": args.clients, "peer": args.peer,
+        "wire": client.summary(wire),
         "first_requests": [[round(moment - begun, 1) for moment in one] for one in requests[:24]],
     }
+    if args.address.startswith("/"):
+        del truth["wire"]
     if ran := sorted(one_ran for one in clients for one_ran in one.ran):
         truth["ran"] = ran
     if args.moments:

@@ -1,13 +1,13 @@
 # A small HTTP server in Ruby with a thread for each connection, beside a thread that computes for
 # good.
 #
-#   ruby server.rb [--process | --mutex | --unlocked]
+#   ruby server.rb [--process | --mutex [--processes]]
 #
 # One thread has the interpreter's lock (the GVL) at a time. Who computes gives it up after 100 ms,
 # when others want it: a request, which needs the lock again after each call that waits, waits for
 # that long each time. With --process another process computes. With --mutex nobody computes beside
 # requests, but each of them computes, at first with a Mutex in its hands and then without. With
-# --unlocked it has computed before.
+# --processes it does so in a process that has one connection at a time.
 
 require 'json'
 require 'socket'
@@ -83,8 +83,17 @@ ensure
   connection.close
 end
 
-if ARGV.include?('--mutex') || ARGV.include?('--unlocked')
-  # Requests compute, or nobody does.
+# Each has an interpreter of its own, and a lock.
+def serve_in_processes(listener)
+  children = Array.new(5) do
+    fork { loop { serve_connection(listener.accept) } }
+  end
+  at_exit { Process.kill('KILL', *children) }
+  loop { serve_connection(listener.accept) }
+end
+
+if ARGV.include?('--mutex')
+  # Requests compute.
 elsif ARGV.include?('--process')
   computes = fork { rebuild_index }
   at_exit { Process.kill('KILL', computes) }
@@ -93,4 +102,5 @@ else
 end
 listener = TCPServer.new('127.0.0.1', 0)
 File.write(ENV.fetch('READY_FILE'), "#{Process.pid} 127.0.0.1:#{listener.addr[1]}\n")
+serve_in_processes(listener) if ARGV.include?('--processes')
 loop { Thread.new(listener.accept) { |connection| serve_connection(connection) } }

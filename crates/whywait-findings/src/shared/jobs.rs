@@ -316,6 +316,11 @@ impl<'m> QueuedJob<'m> {
         }
     }
 
+    /// For how long its request waited for it.
+    pub(crate) fn took_ns(&self) -> u64 {
+        self.worked.answered_ns.saturating_sub(self.worked.taken_ns)
+    }
+
     /// For how long it kept who had it.
     pub(crate) fn lasted_ns(&self) -> u64 {
         self.worked.free_ns.saturating_sub(self.worked.taken_ns)

@@ -10,11 +10,11 @@ use whywait_replay::Average;
 use whywait_words::{counted_as, duration, list};
 
 use crate::facts::Facts;
-use crate::finding::Saving;
+use crate::finding::{Evidence, Saving};
 use crate::numbers::{
-    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, QUEUE_AT_ONCE_NS, QUEUE_FEW, QUEUE_FULL,
-    QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER, QUEUE_WORTH,
-    SLOW_NS, Share,
+    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, NOTABLE, QUEUE_AT_ONCE_NS, QUEUE_FEW,
+    QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER,
+    QUEUE_WORTH, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
@@ -49,7 +49,7 @@ pub(crate) struct Queue<'m> {
     pub(crate) most: usize,
     /// The requests that waited for [`SLOW_NS`], each with how long, and what it and its call took.
     pub(crate) victims: Vec<QueuedRequest<'m>>,
-    /// What the others waited, each: they would be quicker, too.
+    /// What a fix spares the others, each: they would be quicker, too.
     shorter_ns: Vec<u64>,
     /// Of the time in which somebody waited: as many calls as ever were under way.
     pub(crate) full_ns: u64,
@@ -87,7 +87,17 @@ pub(crate) struct QueueReplay {
 pub(crate) struct QueuedRequest<'m> {
     pub(crate) request: RequestRef<'m>,
     pub(crate) waited_ns: u64,
+    /// What it may have waited besides, before the recording showed what was under way.
+    before_ns: u64,
     pub(crate) called_ns: u64,
+}
+
+impl QueuedRequest<'_> {
+    /// At most.
+    fn spared_ns(&self) -> u64 {
+        let all_ns = self.waited_ns.saturating_add(self.before_ns);
+        all_ns.min(self.request.age_ns())
+    }
 }
 
 /// Requests with the calls that are taken for theirs.
@@ -184,7 +194,8 @@ impl<'m> Queue<'m> {
         if !is_queue || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
             return None;
         }
-        let (victims, shorter) = waited(&pairs, &calls, &flow);
+        let shown_ns = flow.shown_since(&calls, started_ns);
+        let (victims, shorter) = waited(&pairs, &calls, &flow, shown_ns);
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
@@ -214,24 +225,45 @@ impl<'m> Queue<'m> {
             uses: pairs.uses(&calls),
             traffic,
             victims,
-            shorter_ns: shorter.iter().map(|one| one.waited_ns).collect(),
+            shorter_ns: shorter.iter().map(QueuedRequest::spared_ns).collect(),
         })
     }
 
     /// What a fix saves at most that lets no request of these processes wait.
     pub(crate) fn saving(of: &OfProgram<'_, 'm, &Self>) -> Saving {
         let queues = std::iter::once(&of.what).chain(&of.others);
-        let shorter = queues.flat_map(|queue| &queue.shorter_ns);
-        Saving::latency(of.shares.each_ns.iter().chain(shorter).copied().collect())
+        let shorter = queues.flat_map(|queue| &queue.shorter_ns).copied();
+        let victims = Self::requests(of).map(|(_, ns)| ns);
+        Saving::latency(victims.chain(shorter).collect())
     }
 
-    /// The requests of these processes that waited, and for how long.
+    /// The requests of these processes that waited, and for how long at most.
     pub(crate) fn requests(
         of: &OfProgram<'_, 'm, &Self>,
     ) -> impl Iterator<Item = (RequestRef<'m>, u64)> {
         let queues = std::iter::once(&of.what).chain(&of.others);
         let victims = queues.flat_map(|queue| &queue.victims);
-        victims.map(|victim| (victim.request, victim.waited_ns))
+        victims.map(|victim| (victim.request, victim.spared_ns()))
+    }
+
+    /// How much of that was before the recording showed what was under way, in words.
+    pub(crate) fn before(of: &OfProgram<'_, 'm, &Self>) -> Option<Evidence> {
+        let queues = std::iter::once(&of.what).chain(&of.others);
+        let victims = queues.flat_map(|queue| &queue.victims);
+        let before = victims.filter(|victim| victim.before_ns > 0);
+        let before: Vec<u64> = before.map(|victim| victim.before_ns).collect();
+        let ns = sum(before.iter().copied());
+        let all_ns = sum(Self::requests(of).map(|(_, ns)| ns));
+        if !Share::new(ns, all_ns).is_at_least(*NOTABLE) {
+            return None;
+        }
+        let text = format!(
+            "{} when the recording began: the bound has what passed until it showed who waits, {}, \
+             as if they had waited since they were read",
+            counted_as(before.len(), "of them was there", "of them were there"),
+            duration(ns)
+        );
+        Some(Evidence::of_ns(ns, text))
     }
 
     /// Whether connections to the peer were free while requests waited: more than calls were ever
@@ -614,6 +646,17 @@ impl Flow {
         }
     }
 
+    /// Since when it shows what was under way, if requests queued already as the recording began:
+    /// the calls that were under way then are not known. Else 0.
+    fn shown_since(&self, calls: &[Interval], started_ns: Ns) -> Ns {
+        let longest_ns = calls.iter().map(|call| length(*call)).max().unwrap_or(0);
+        let full_ns = self.full.first().map_or(0, |full| full.0);
+        match full_ns.saturating_sub(started_ns) <= longest_ns {
+            true => full_ns,
+            false => 0,
+        }
+    }
+
     /// The mean time from one call's beginning to the next one's, while a request waited.
     fn between_calls_ns(&self, calls: &[Interval]) -> u64 {
         self.waited_ns / (calls.len() as u64).max(1)
@@ -693,11 +736,13 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
-/// as ever were. Those that did for [`SLOW_NS`], and the others.
+/// as ever were. Those that did for [`SLOW_NS`], and the others. Until `shown_ns` it does not show
+/// what was under way.
 fn waited<'m>(
     pairs: &Pairs<'m>,
     calls: &[Interval],
     flow: &Flow,
+    shown_ns: Ns,
 ) -> (Vec<QueuedRequest<'m>>, Vec<QueuedRequest<'m>>) {
     let full = flow.full.iter().chain(&flow.handed).copied();
     let full = Covered::new(merged(full.collect()));
@@ -706,15 +751,18 @@ fn waited<'m>(
         let own = || own.iter().map(|at| calls[*at]);
         // What comes after the last reply is its own work.
         let until_ns = own().map(|call| call.1).max()?;
+        let called_ns = own().map(|call| call.0).min()?;
+        let (read_ns, _) = served(request)?;
         let in_calls_ns = sum(own().map(|call| full.within(call)));
         let waited_ns = full.within((*from_ns, until_ns));
         Some(QueuedRequest {
             request: *request,
             waited_ns: waited_ns.saturating_sub(in_calls_ns),
+            before_ns: length((read_ns, called_ns.min(shown_ns))),
             called_ns: sum(own().map(length)),
         })
     })
-    .filter(|waited| waited.waited_ns > 0 && waited.request.counts())
+    .filter(|waited| waited.spared_ns() > 0 && waited.request.counts())
     .partition(|waited| waited.waited_ns >= *SLOW_NS)
 }
 

@@ -117,6 +117,7 @@ fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     let says = |key: &str| finding.subject.contains_key(key);
     // Who waits for a connection to a peer is not yet in a call; the calls of a connection that
     // several share are known together only; who waits for another one's call has none of its own.
+    // What passes between calls is none.
     let other = says("saturated") || says("shared_connection") || says("awaited_together");
     let in_calls = ["slow-upstream", "serial-calls"].contains(&finding.code.name()) && !other;
     let of = |what: &str| {
@@ -124,8 +125,9 @@ fn claimed_of_peer(finding: &Finding) -> Option<u64> {
         evidence.find(|evidence: &&Evidence| evidence.text.contains(what))
     };
     let behind_ns = of(" is the wait behind calls of other requests").and_then(|behind| behind.ns);
+    let between_ns = of(" passes between the calls of ").and_then(|between| between.ns);
     let claim_ns = of(" took: ")?.ns.filter(|_| in_calls)?;
-    Some(claim_ns - behind_ns.unwrap_or(0))
+    Some(claim_ns - behind_ns.unwrap_or(0) - between_ns.unwrap_or(0))
 }
 
 /// That nothing wrong is said to be found though no finding explains most of slow requests' time.

@@ -116,6 +116,7 @@ fn finding(
         .explains(Explained::Inside)
         .explains(Explained::Places)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(Queue::before(program))
         .evidence(program.evidence())
         .evidence([
             Evidence::of_ns(queue.full_ns, never_two(queue)),

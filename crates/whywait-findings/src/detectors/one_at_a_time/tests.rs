@@ -11,6 +11,7 @@ const HELD: Closed = Closed {
     peer: Serves::All(20),
     gap_ms: 0,
     from_ms: 0,
+    attached: false,
     random: false,
     login_ms: 0,
     calls: 1,

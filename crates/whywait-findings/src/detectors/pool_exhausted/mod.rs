@@ -9,7 +9,8 @@
 //! guards, looks at tasks show: see [`task_places`].
 //!
 //! **Cost.** For each request the time in which none of its calls was under way, but as many others
-//! as ever were. A replay of the same requests onto more connections says what some more save.
+//! as ever were. Of what queued when the recording began also the time before: a bound. A replay of
+//! the same requests onto more connections says what some more save.
 //!
 //! **Guards.** A limit that is a chance of the load: calls would not follow each other at once, and
 //! requests would not wait for most of the time that all connections are in use. A peer whose calls
@@ -134,6 +135,7 @@ fn finding(
         .explains(Explained::Inside)
         .explains(Explained::Places)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
+        .evidence(Queue::before(pool))
         .evidence(pool.evidence())
         .evidence([
             Evidence::of_ns(queue.full_ns, limit(queue)),

@@ -13,6 +13,7 @@ const POOL: Closed = Closed {
     peer: Serves::All(50),
     gap_ms: 0,
     from_ms: 0,
+    attached: false,
     random: false,
     login_ms: 0,
     calls: 1,
@@ -341,6 +342,27 @@ fn a_queue_that_is_deeper_than_the_recording_is_long() {
         "{}",
         found[0].title
     );
+}
+
+/// Those that are open when whywait attaches have waited for as long as any: a fix spares that.
+#[test]
+fn what_requests_waited_before_the_recording_is_spared_too() {
+    let deep = Closed {
+        clients: 20,
+        rounds: 4,
+        from_ms: 640,
+        attached: true,
+        ..POOL
+    };
+    let mut script = deep.script();
+    let found = detect(&Facts::of(&script.starts(640).model()));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    // Those eighteen as well as those that come later.
+    let each = &found[0].saving.each_at_most_ns;
+    let long = each.iter().filter(|ns| **ns >= 440_000_000);
+    assert!(long.count() >= 50, "{each:?}");
+    let said = |text: &str| found[0].evidence.iter().any(|one| one.text.contains(text));
+    assert!(said("when the recording began"), "{found:#?}");
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! way, and those who have them sleep, or compute on fewer CPUs than there are.
 //!
 //! **Cost.** For each request the time until its own job began, in the order in which requests were
-//! read. A replay of the same jobs with more at a time says what some more would save.
+//! read; where the jobs look up names also its own, which a cache spares. A replay of the same jobs
+//! with more at a time says what some more would save.
 //!
 //! **Guards.** As many workers that compute as there are CPUs would share the same ones if there
 //! were more of them: that is `saturated`. Where they wait for a lock it is `lock-contention`.
@@ -109,8 +110,8 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
     });
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(confidence)
-        .concerns(waited(queue).map(|job| match queue.in_order {
-            true => (job.request, job.waited_ns),
+        .concerns(who.spared(queue).map(|(job, ns)| match queue.in_order {
+            true => (job.request, ns),
             // Of none is it known how long.
             false => (job.request, 0),
         }))
@@ -119,7 +120,7 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         .about("readers", json!(queue.readers))
         .about("at_a_time", queue.at_a_time)
         .about_known("replay", rows)
-        .saving(saving(queue))
+        .saving(saving(queue, who.spared(queue)))
         .evidence([
             Evidence::of_ns(shares.ns, shares.spread(slow_ns)),
             Evidence::of_ns(queue.full_ns, who.ahead(queue)),
@@ -128,7 +129,7 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         .evidence(who.streams.as_ref().map(Streams::evidence))
         .evidence(what_jobs_do(queue, who.look_ups, computing.as_ref()).map(Evidence::new))
         .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
-        .evidence([their_own(queue)])
+        .evidence([who.their_own(queue)])
         .evidence([Evidence::new(would_more_help(model, queue))])
         .cause(cause(model, queue, computing.as_ref()))
         .fix(who.fix(queue));
@@ -138,33 +139,25 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
     })
 }
 
-/// The jobs of requests that waited, slow ones or not.
-fn waited<'q, 'm>(queue: &'q JobQueue<'m>) -> impl Iterator<Item = &'q QueuedJob<'m>> {
-    let counts = |job: &&QueuedJob<'m>| job.request.counts() && job.waited_ns > 0;
-    queue.jobs.iter().filter(counts)
+/// The jobs of requests, slow ones or not.
+fn jobs<'q, 'm>(queue: &'q JobQueue<'m>) -> impl Iterator<Item = &'q QueuedJob<'m>> {
+    queue.jobs.iter().filter(|job| job.request.counts())
 }
 
-/// What all of them waited.
-fn saving(queue: &JobQueue<'_>) -> Saving {
-    let waited: Vec<u64> = waited(queue).map(|job| job.waited_ns).collect();
+/// What a fix saves all of them.
+fn saving<'q, 'm: 'q>(
+    queue: &JobQueue<'m>,
+    spared: impl Iterator<Item = (&'q QueuedJob<'m>, u64)>,
+) -> Saving {
+    let spared: Vec<u64> = spared.map(|(_, ns)| ns).collect();
     match queue.in_order {
-        true => Saving::latency(waited),
+        true => Saving::latency(spared),
         // No bound for any one of them.
         false => {
-            let count = waited.len() as u64;
-            Saving::sum(SavingKind::Latency, sum(waited), count)
+            let count = spared.len() as u64;
+            Saving::sum(SavingKind::Latency, sum(spared), count)
         }
     }
-}
-
-/// Some of the fixes spare the jobs, and not only the wait for those of others.
-fn their_own(queue: &JobQueue<'_>) -> Evidence {
-    let own_ns = sum(waited(queue).map(QueuedJob::lasted_ns));
-    let text = format!(
-        "the bound has the wait for others' jobs; a fix that spares their own saves up to {} more",
-        duration(own_ns)
-    );
-    Evidence::of_ns(own_ns, text).of_fix()
 }
 
 /// Who reads, and who does the jobs.
@@ -245,6 +238,41 @@ impl Who {
             jobs_do: queue.jobs_do,
             runs_tasks: queue.workers.iter().all(polls),
         }
+    }
+
+    /// What a fix takes of which jobs: the wait for others'. Who keeps looked-up names spares
+    /// requests their own look-ups, too.
+    fn spared<'q, 'm>(
+        &self,
+        queue: &'q JobQueue<'m>,
+    ) -> impl Iterator<Item = (&'q QueuedJob<'m>, u64)> {
+        let look_ups = self.look_ups;
+        let spared = jobs(queue).map(move |job| match look_ups {
+            true => (job, job.waited_ns.saturating_add(job.took_ns())),
+            false => (job, job.waited_ns),
+        });
+        spared.filter(|(_, ns)| *ns > 0)
+    }
+
+    /// Some of the fixes spare the jobs, and not only the wait for those of others.
+    fn their_own(&self, queue: &JobQueue<'_>) -> Evidence {
+        if self.look_ups {
+            let own_ns = sum(jobs(queue).map(QueuedJob::took_ns));
+            let text = format!(
+                "the bound has the requests' own look-ups, too, {}: who keeps looked-up names \
+                 spares both; more threads spare the wait for others' alone",
+                duration(own_ns)
+            );
+            return Evidence::of_ns(own_ns, text).of_fix();
+        }
+        let waited = jobs(queue).filter(|job| job.waited_ns > 0);
+        let own_ns = sum(waited.map(QueuedJob::lasted_ns));
+        let text = format!(
+            "the bound has the wait for others' jobs; a fix that spares their own saves up to {} \
+             more",
+            duration(own_ns)
+        );
+        Evidence::of_ns(own_ns, text).of_fix()
     }
 
     /// Fewer jobs than there are workers are under way at a time: something lets no more through.

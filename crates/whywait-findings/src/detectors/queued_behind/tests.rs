@@ -117,6 +117,11 @@ fn requests_that_are_told_all_at_once_wait_for_no_job() {
 
 /// The same of several loops, of which each has an epoll instance.
 fn executor_of(loops: &[u32]) -> Script {
+    executor_that(loops, "fetch_price")
+}
+
+/// The same, whose jobs sleep in a function of that name.
+fn executor_that(loops: &[u32], function: &str) -> Script {
     const READ: u32 = 0;
     let mut script = Script::new();
     script.thread(2, "executor_0").thread(3, "executor_1");
@@ -124,7 +129,7 @@ fn executor_of(loops: &[u32]) -> Script {
         script.thread(*tid, "loop");
     }
     let poll = script.stack(&["main", "run", "epoll_wait"]);
-    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    let work = script.stack(&["main", "job", function, "read"]);
     let mut polled = vec![10; loops.len()];
     for number in 0..48_u64 {
         let tid = 2 + (number % 2) as u32;
@@ -181,6 +186,94 @@ fn jobs_that_queue_for_an_executor_are_found() {
         finding.title
     );
     assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
+
+/// Who accepts a loop's connections ends its sleeps, too, and hands it no answers.
+#[test]
+fn who_accepts_connections_does_no_jobs() {
+    const ACCEPT: u32 = 43;
+    let mut script = executor();
+    script.thread(9, "main");
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    let accept = script.stack(&["main", "accept"]);
+    for at in 0..3 {
+        let (from, to) = (3 * at, 3 * at + 3);
+        let polls = script.wait(1, 232, from, to).epoll(7).stack(poll);
+        polls.by(9).done();
+    }
+    let accepts = script.wait(9, ACCEPT, 10, 5_990).stack(accept);
+    accepts.by_softirq().done();
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    assert_eq!(finding.subject["at_a_time"], 2);
+}
+
+/// Clients' threads ask another process, one job of 200 ms at a time. A thread of theirs takes its
+/// answers, and tells them. Or that thread does the jobs, and asks the other process for it.
+fn told_by_another(asks: bool) -> Script {
+    const POLL: u32 = 7;
+    const FUTEX: u32 = 202;
+    let mut script = Script::new();
+    script.thread_of(2, 2, "other").thread(3, "tells");
+    let rest = script.stack(&["main", "serve", "result", "futex"]);
+    let take = script.stack(&["main", "take_answer", "poll"]);
+    let next = script.stack(&["main", "next", "recv"]);
+    let work = script.stack(&["main", "job", "fetch_price", "recv"]);
+    for client in 0..8 {
+        script.thread(11 + client, "client");
+    }
+    for number in 0..24_u64 {
+        let client = 11 + (number % 8) as u32;
+        let (from, done) = (10 + number * 200, 210 + number * 200);
+        if asks {
+            let asked = script.wait(2, RECV, from, from + 2).stack(next);
+            asked.by(3).done();
+        }
+        let job = script.wait(2, RECV, from + 3, done - 1).stack(work);
+        job.by_softirq().done();
+        let takes = script.wait(3, POLL, from + 1, done).stack(take);
+        takes.by(2).done();
+        let read = done.saturating_sub(1_600).max(10);
+        let waits = script.wait(client, FUTEX, read + 1, done + 1).stack(rest);
+        waits.word(0x1000).by(3).done();
+        let request = script.request(number + 1).port(PORT).ready(read);
+        request.read(read, client).answered(done + 1, client);
+    }
+    script.ends(6_000);
+    script
+}
+
+#[test]
+fn who_takes_answers_for_others_does_no_jobs() {
+    for (asks, worker, who) in [
+        (false, 2, "in the only helper process"),
+        (true, 3, "in the only thread"),
+    ] {
+        let found = detect(&Facts::of(&told_by_another(asks).model()));
+        let [finding] = &found[..] else {
+            panic!("expected one finding, got {found:?}");
+        };
+        assert_eq!(finding.subject["workers"], json!([worker]), "{asks}");
+        assert!(finding.title.ends_with(who), "{}", finding.title);
+    }
+}
+
+/// Who keeps looked-up names spares a request its own look-up, and not only others'.
+#[test]
+fn a_cache_spares_own_look_ups_too() {
+    let bound = |function: &str| {
+        let found = detect(&Facts::of(&executor_that(&[1], function).model()));
+        let [finding] = &found[..] else {
+            panic!("expected one finding, got {found:?}");
+        };
+        finding.saving.at_most_ns / 1_000_000
+    };
+    let (calls, look_ups) = (bound("fetch_price"), bound("getaddrinfo"));
+    // The first one was read with the job under way: 10 ms of it are before.
+    assert!((48 * 199..48 * 202).contains(&(look_ups - calls)));
 }
 
 /// A runtime's compiler works for the loop now and then, and ends sleeps of it that are no poll.

@@ -9,9 +9,10 @@
 //! for each of them, and never more at a time than there are requests, so that each makes one after
 //! another. What quick requests may have had of the calls is taken off.
 //!
-//! **Cost.** Of the time of a request's calls all but one of them. A bound: a call that does all of
-//! it takes longer than one of these. Where threads make them, one request at a time, also what
-//! others wait for such a thread, by replay. What passes between short calls is said besides.
+//! **Cost.** Of the time of a request's calls all but one of them; of short ones also what passes
+//! between them, which is mostly what it takes to make them. A bound: a call that does all of it
+//! takes longer than one of these. Where threads make them, one request at a time, also what others
+//! wait for such a thread, by replay.
 //!
 //! **Guards.** Fewer than [`SERIAL_MIN_CALLS`] a request are how a transaction looks. The calls are
 //! half of the requests' time from when they were read. Calls that go on while no request is under
@@ -30,8 +31,7 @@ use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::{ByWhom, Facts};
 use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::numbers::{
-    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, NOTABLE, SERIAL_KNOWN, SERIAL_MIN_CALLS,
-    Share,
+    FINDINGS_OF_A_KIND, MEANWHILE_LOOKED_AT, MIN_REQUESTS, SERIAL_KNOWN, SERIAL_MIN_CALLS, Share,
 };
 use crate::ranking::Explained;
 use crate::shared::intervals::{Interval, sum};
@@ -429,20 +429,17 @@ fn finding<'m>(
     Some(program.about_processes(model, finding))
 }
 
-/// What a fix spares besides, where that is notable.
+/// How much of what a fix spares is no peer's.
 fn between(shares: &Shares, say: &Say<'_>) -> Option<Evidence> {
     let requests = shares.each_ns.len() as u64;
     let all_ns = say.between_ns.saturating_mul(requests);
-    if !Share::new(all_ns, shares.ns).is_at_least(*NOTABLE) {
-        return None;
-    }
     let text = format!(
-        "between the calls of a request pass another {}, which is no peer's: a fix spares up to {} \
-         more",
+        "the bound has what passes between the calls of a request, too, {}, {} in all, which is no \
+         peer's: it goes with them as far as it is for them",
         duration(say.between_ns),
         duration(all_ns)
     );
-    Some(Evidence::of_ns(all_ns, text))
+    (all_ns > 0).then(|| Evidence::of_ns(all_ns, text).of_fix())
 }
 
 /// What each of them is like.

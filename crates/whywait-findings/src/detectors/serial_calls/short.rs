@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use whywait_events::{Exchange, ModuleKind, Sample};
+use whywait_events::{Exchange, ModuleKind, Ns, Sample};
 use whywait_model::StackText;
 use whywait_model::requests::TaskWaitKind;
 use whywait_words::{count, duration, figure};
@@ -19,7 +19,7 @@ use crate::finding::Confidence;
 use crate::numbers::{MIN_REQUESTS, MOST, SERIAL_MIN_CALLS, Share};
 use crate::shared::functions::InCommon;
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
-use crate::shared::replay::{Spared, median_ns};
+use crate::shared::replay::Spared;
 use crate::shared::slow_paths::{Shares, SlowRequest, dominates};
 use crate::shared::traffic::{InRequests, Traffic, length, served, whole};
 use crate::shared::workers::OfProcess;
@@ -51,9 +51,12 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
         return None;
     }
     let latency_ns = sum(requests.iter().map(|slow| slow.latency_ns));
+    let all_between_ns = between_ns(traffic, &windows) as f64 * (each - 1.0) * windows.len() as f64;
+    let all_between_ns = (all_between_ns as u64).min(served_ns - called_ns.min(served_ns));
     let own_ns = |slow: &SlowRequest<'_>| {
         let own_ns = in_proportion(slow.latency_ns, called_ns, latency_ns);
-        own_ns - (own_ns as f64 / each) as u64
+        let between_ns = in_proportion(slow.latency_ns, all_between_ns, latency_ns);
+        own_ns - (own_ns as f64 / each) as u64 + between_ns
     };
     let pairs = requests.iter().map(|slow| (own_ns(slow), slow.latency_ns));
     let spared = requests.iter().map(|slow| Spared {
@@ -80,7 +83,7 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
             each_ns: all_ns / calls.max(1),
             called_ns: called_ns / requests.len() as u64,
             how,
-            between_ns: ((each - 1.0) * between_ns(traffic, &windows) as f64) as u64,
+            between_ns: all_between_ns / requests.len() as u64,
             confidence: Confidence::Medium,
             within: called_in(facts, traffic, requests),
             spared: spared.collect(),
@@ -89,9 +92,14 @@ pub(super) fn of_traffic<'t, 'm, 'a>(
 }
 
 /// What passes between the reply to a call and the next one, on a connection while requests are
-/// served: the median. (Between the calls of two requests passes what clients do; that is rare.)
+/// served and none begins or ends: else it may be what clients do. The mean: in some of them the
+/// thread waits for a CPU.
 fn between_ns(traffic: &Traffic<'_>, windows: &[Interval]) -> u64 {
     let served = Covered::new(merged(windows.to_vec()));
+    let edges = windows.iter().flat_map(|window| [window.0, window.1]);
+    let mut edges: Vec<Ns> = edges.collect();
+    edges.sort_unstable();
+    let edges_before = |at_ns: Ns| edges.partition_point(|edge| *edge < at_ns);
     let mut last: HashMap<u64, &Exchange> = HashMap::new();
     let mut between = Vec::new();
     for call in &traffic.calls {
@@ -100,11 +108,12 @@ fn between_ns(traffic: &Traffic<'_>, windows: &[Interval]) -> u64 {
             continue;
         };
         let gap = (whole(before).1, call.first_send_ns);
-        if length(gap) > 0 && served.within(gap) == length(gap) {
+        let of_one = edges_before(gap.0) == edges_before(gap.1);
+        if length(gap) > 0 && of_one && served.within(gap) == length(gap) {
             between.push(length(gap));
         }
     }
-    median_ns(between)
+    sum(between.iter().copied()) / (between.len() as u64).max(1)
 }
 
 /// The function that makes the calls: in which the tasks of the requests wait for most of the time,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 use whywait_model::waits::Primitive;
-use whywait_model::{Model, RequestRef, Role, Thread, WaitClass};
+use whywait_model::{Model, RequestRef, Role, Thread, WaitClass, system_call_name};
 
 use super::QueuedJob;
 use crate::facts::{Facts, Readers};
@@ -25,6 +25,8 @@ pub(super) struct Workers {
     pub(super) rests: BTreeSet<SleepingPlace>,
     /// Who hands jobs out: those who read requests, and the workers themselves.
     hands: BTreeSet<u32>,
+    /// Who tells readers what workers have told them: they do no jobs.
+    relays: BTreeSet<u32>,
     /// The workers write the answers.
     answer: bool,
     /// They read the requests, too: those wait for a worker since they came.
@@ -40,7 +42,8 @@ impl Workers {
         readers: &BTreeSet<u32>,
         requests: &[RequestRef<'_>],
     ) -> Vec<Self> {
-        let known = Self::known(facts, readers, requests);
+        let mut known = Self::known(facts, readers, requests);
+        let relays = without_relays(facts, readers, &mut known);
         let all: BTreeSet<u32> = known.keys().copied().collect();
         let mut kinds: BTreeMap<Role, (usize, BTreeSet<u32>)> = BTreeMap::new();
         for (tid, times) in known {
@@ -52,8 +55,9 @@ impl Workers {
         kinds.sort_by_key(|(times, _)| Reverse(*times));
         kinds.retain(|(_, tids)| *tids != all);
         let kinds = kinds.into_iter();
-        let kinds = kinds.filter_map(|(_, tids)| Self::of(facts, readers, requests, tids));
-        let crews = Self::of(facts, readers, requests, all).into_iter();
+        let of = |tids| Self::of(facts, readers, requests, (tids, &relays));
+        let kinds = kinds.filter_map(|(_, tids)| of(tids));
+        let crews = of(all).into_iter();
         crews
             .chain(kinds.filter(|crew| !crew.rests.is_empty()))
             .chain(Self::readers(facts, readers))
@@ -68,6 +72,7 @@ impl Workers {
             tids: readers.clone(),
             rests: BTreeSet::new(),
             hands: readers.clone(),
+            relays: BTreeSet::new(),
             answer: true,
             read: true,
         };
@@ -81,7 +86,8 @@ impl Workers {
         (readers.len() > 1 && polled).then_some(workers)
     }
 
-    /// Who ends sleeps of the readers or answers their requests, and how often.
+    /// Who ends sleeps of the readers or answers their requests, and how often. Not who accepts
+    /// their connections, and hands them those.
     fn known(
         facts: &Facts<'_>,
         readers: &BTreeSet<u32>,
@@ -102,8 +108,8 @@ impl Workers {
         }
         times.retain(|tid, times| {
             *times >= *EXECUTOR_MIN_JOBS
-                && model.threads.contains_key(tid)
                 && !reading.contains_key(tid)
+                && model.threads.get(tid).is_some_and(|one| !accepts(one))
         });
         times
     }
@@ -112,7 +118,7 @@ impl Workers {
         facts: &Facts<'_>,
         readers: &BTreeSet<u32>,
         requests: &[RequestRef<'_>],
-        tids: BTreeSet<u32>,
+        (tids, relays): (BTreeSet<u32>, &BTreeSet<u32>),
     ) -> Option<Self> {
         let (model, reading) = (facts.model, facts.readers());
         if tids.is_empty() {
@@ -123,6 +129,7 @@ impl Workers {
         let by_others = by_others.filter(|one| !readers.contains(&one.send_tid));
         let mut workers = Self {
             hands: readers.union(&tids).copied().collect(),
+            relays: relays.clone(),
             rests: BTreeSet::new(),
             answer: Share::counted(by_others.count(), answered.count()).is_at_least(*HANDED_ON),
             read: false,
@@ -312,7 +319,8 @@ impl Workers {
             let mut woken = told.flat_map(|(_, one)| one.timeline.overlapping(since_ns, at_ns));
             follow += usize::from(woken.any(|wait| {
                 wait.wake_context == WakeContext::Task
-                    && self.tids.contains(&wait.waker_tid)
+                    && (self.tids.contains(&wait.waker_tid)
+                        || self.relays.contains(&wait.waker_tid))
                     && wait.woken_ns() <= at_ns
             }));
         }
@@ -327,6 +335,68 @@ fn takes_a_lock(model: &Model, wait: &Wait) -> bool {
 
 pub(super) fn is_lock(model: &Model, wait: &Wait) -> bool {
     model.is_lock_wait(wait) || locks_a_file(wait)
+}
+
+/// Takes out who only tells readers what others have told it, as a thread does that takes the
+/// answers of a helper process for all: who told it has the jobs. Whom a worker asks for its jobs'
+/// sake tells it something, too, but that is an answer.
+fn without_relays(
+    facts: &Facts<'_>,
+    readers: &BTreeSet<u32>,
+    known: &mut BTreeMap<u32, usize>,
+) -> BTreeSet<u32> {
+    let (model, reading) = (facts.model, facts.readers());
+    let mut relays = BTreeSet::new();
+    for tid in known.keys().copied().collect::<Vec<u32>>() {
+        let waits = model.threads.get(&tid).into_iter();
+        let waits = waits.flat_map(|thread| thread.timeline.waits());
+        let mut told: BTreeMap<u32, usize> = BTreeMap::new();
+        let (mut by_others_ns, mut all_ns, mut handed) = (0_u64, 0_u64, 0);
+        for wait in waits.filter(|wait| !takes_a_lock(model, wait)) {
+            let slept_ns = wait.woken_ns().saturating_sub(wait.out_ns);
+            all_ns = all_ns.saturating_add(slept_ns);
+            let (waker, by_task) = (wait.waker_tid, wait.wake_context == WakeContext::Task);
+            let of_target = by_task && model.threads.contains_key(&waker);
+            if of_target && readers.contains(&waker) {
+                handed += 1;
+            } else if of_target && !reading.contains_key(&waker) && !known.contains_key(&waker) {
+                by_others_ns = by_others_ns.saturating_add(slept_ns);
+                *told.entry(waker).or_default() += 1;
+            }
+        }
+        told.retain(|teller, times| *times >= *EXECUTOR_MIN_JOBS && !is_asked(model, *teller, tid));
+        let is_told = Share::new(by_others_ns, all_ns).exceeds(*MOST);
+        if handed < *EXECUTOR_MIN_JOBS && is_told && !told.is_empty() {
+            relays.insert(tid);
+            known.remove(&tid);
+            for (teller, times) in told {
+                *known.entry(teller).or_default() += times;
+            }
+        }
+    }
+    relays
+}
+
+/// Whether a thread was given something to do by that other one, again and again.
+fn is_asked(model: &Model, tid: u32, by: u32) -> bool {
+    let thread = model.threads.get(&tid);
+    let waits = thread.map_or(&[][..], |thread| thread.timeline.waits());
+    let asked = waits.iter().filter(|wait| {
+        let by_it = wait.wake_context == WakeContext::Task && wait.waker_tid == by;
+        by_it && !takes_a_lock(model, wait)
+    });
+    asked.count() >= *EXECUTOR_MIN_JOBS
+}
+
+/// Whether a thread is there to accept connections: most of its sleep is for the next one.
+fn accepts(thread: &Thread) -> bool {
+    let waits = thread.timeline.waits().iter();
+    let asleep_ns = |wait: &Wait| wait.woken_ns().saturating_sub(wait.out_ns);
+    let accepts = waits
+        .clone()
+        .filter(|wait| system_call_name(wait).starts_with("accept"));
+    let accepts_ns = sum(accepts.map(asleep_ns));
+    accepts_ns > 0 && Share::new(accepts_ns, sum(waits.map(asleep_ns))).is_at_least(*MOST)
 }
 
 fn place(wait: &Wait) -> SleepingPlace {

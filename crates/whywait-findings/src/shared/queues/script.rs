@@ -29,8 +29,10 @@ pub(crate) struct Closed {
     pub(crate) peer: Serves,
     /// So long after one call's end the next begins, in milliseconds.
     pub(crate) gap_ms: u64,
-    /// What began before is not recorded.
+    /// What began before is not recorded, …
     pub(crate) from_ms: u64,
+    /// … but for requests that were open by then.
+    pub(crate) attached: bool,
     /// Which of those who wait is next is chance; else it is who came first.
     pub(crate) random: bool,
     /// Each connection begins with a login that takes so long, in milliseconds; 0: with none.
@@ -143,7 +145,8 @@ impl Closed {
                     script.exchange(&of(made));
                 }
             }
-            if ready[client] >= self.from_ms {
+            let is_open = self.attached && ended >= self.from_ms;
+            if is_open || ready[client] >= self.from_ms {
                 let request = script.request(first_socket + n).of(tgid).epoll(7);
                 let request = request.ready(ready[client]).read(ready[client], tid);
                 request.answered(ended, tid);
