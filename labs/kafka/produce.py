@@ -15,11 +15,7 @@ from confluent_kafka import Producer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 import client  # noqa: E402  pylint: disable=wrong-import-position
-
-
-def lines_of(done):
-    path = Path(done)
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+import done  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def main():
@@ -35,14 +31,11 @@ def main():
         producer.produce("jobs", value=str(client.now_ms()))
         producer.flush()
         time.sleep(args.every_ms / 1e3)
-    until = time.monotonic() + 20
-    while len(lines_of(args.done)) < args.jobs and time.monotonic() < until:
-        time.sleep(0.02)
-    jobs = [[float(moment) for moment in line.split()] for line in lines_of(args.done)]
+    jobs = done.wait_for(args.done, args.jobs)
     truth = {
-        "load": client.summary([done - sent for sent, _, done in jobs]),
+        "load": client.summary([end - sent for sent, _, end in jobs]),
         "queued": client.summary([taken - sent for sent, taken, _ in jobs]),
-        "work": client.summary([done - taken for _, taken, done in jobs]),
+        "work": client.summary([end - taken for _, taken, end in jobs]),
     }
     return client.tell(truth, args.expect)
 

@@ -14,11 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 import client  # noqa: E402  pylint: disable=wrong-import-position
+import done  # noqa: E402  pylint: disable=wrong-import-position
 from worker import client_of  # noqa: E402  pylint: disable=wrong-import-position
-
-
-def lines_of(done):
-    return Path(done).read_text(encoding="utf-8").splitlines()
 
 
 def main():
@@ -37,15 +34,12 @@ def main():
             {"Id": str(number), "MessageBody": str(client.now_ms())}
             for number in range(args.at_once)])
         time.sleep(args.every_ms / 1e3)
-    until = time.monotonic() + 20
-    while len(lines_of(args.done)) < args.jobs and time.monotonic() < until:
-        time.sleep(0.02)
-    jobs = [[float(moment) for moment in line.split()] for line in lines_of(args.done)]
+    jobs = done.wait_for(args.done, args.jobs)
     truth = {
-        "load": client.summary([done - received for _, received, _, done in jobs]),
+        "load": client.summary([end - received for _, received, _, end in jobs]),
         "sent": client.summary([received - sent for sent, received, _, _ in jobs]),
         "queued": client.summary([taken - received for _, received, taken, _ in jobs]),
-        "work": client.summary([done - taken for _, _, taken, done in jobs]),
+        "work": client.summary([end - taken for _, _, taken, end in jobs]),
     }
     return client.tell(truth, args.expect)
 

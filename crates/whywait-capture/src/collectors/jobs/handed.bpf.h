@@ -139,6 +139,26 @@ static __always_inline u64 give_message(struct fetched *from, u64 now)
 	return from->came_ns[from->first++ & (MESSAGES - 1)];
 }
 
+/* A thread that sleeps is given a message that came then. */
+static __always_inline void is_given(const struct thread *by, struct thread *thread, u32 peer,
+				     u64 came_ns, u64 now)
+{
+	struct socket_state *job = &jobs[take_job(helper_key(thread)) & (JOBS - 1)];
+	u32 part;
+
+	make_job(job, thread, WORK_HANDED_JOB, peer, came_ns, now, 0, thread->parts[PART_ON_CPU]);
+	job->exchange.send_tid = by->tid;
+	/* It is on its way only now. */
+	job->unserved_wakeup_ns = 0;
+	/* The sleep that ends here is none of it, and is not in the thread's sums yet. */
+	part = part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, WAKE_TASK,
+			     true);
+	if (part < PART_COUNT && thread->out_ns < now)
+		job->at_recv[part] += now - thread->out_ns;
+	thread->handed_fd = (u32)thread->args[0];
+	thread->handed_by = by->tid;
+}
+
 /*
  * A thread that has messages wakes another one, which sleeps in a read. (It may write a message in
  * pieces: what it wakes the same one for before it sleeps itself is the same.)
@@ -147,7 +167,6 @@ __noinline int hands_over(struct thread *by, struct thread *thread, u64 now)
 {
 	struct socket_state *job;
 	struct fetched *from;
-	u32 part;
 
 	if (!by || !thread)
 		return 0;
@@ -167,20 +186,8 @@ __noinline int hands_over(struct thread *by, struct thread *thread, u64 now)
 		}
 		job_is_done(find_job(helper_key(thread)) - 1, now);
 	}
-	job = &jobs[take_job(helper_key(thread)) & (JOBS - 1)];
-	make_job(job, thread, WORK_HANDED_JOB, from->peer, give_message(from, now), now, 0,
-		 thread->parts[PART_ON_CPU]);
-	job->exchange.send_tid = by->tid;
-	/* It is on its way only now. */
-	job->unserved_wakeup_ns = 0;
-	/* The sleep that ends here is none of it, and is not in the thread's sums yet. */
-	part = part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, WAKE_TASK,
-			     true);
-	if (part < PART_COUNT && thread->out_ns < now)
-		job->at_recv[part] += now - thread->out_ns;
+	is_given(by, thread, from->peer, give_message(from, now), now);
 	thread->handed = HANDED_BY_READ;
-	thread->handed_fd = (u32)thread->args[0];
-	thread->handed_by = by->tid;
 	return 0;
 }
 
@@ -256,9 +263,8 @@ static __always_inline u64 oldest_since(struct fetched *from, const struct threa
 /* A thread that has messages wakes another one of its process, which sleeps on a futex. */
 __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 now)
 {
-	struct socket_state *job;
 	struct fetched *from;
-	u32 place, part;
+	u32 place;
 
 	if (!by || !thread)
 		return 0;
@@ -275,18 +281,8 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	place = find_job(helper_key(thread));
 	if (place)
 		job_is_done(place - 1, now);
-	job = &jobs[take_job(helper_key(thread)) & (JOBS - 1)];
-	make_job(job, thread, WORK_HANDED_JOB, from->peer, oldest_since(from, thread, now), now, 0,
-		 thread->parts[PART_ON_CPU]);
-	job->exchange.send_tid = by->tid;
-	job->unserved_wakeup_ns = 0;
-	part = part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, WAKE_TASK,
-			     true);
-	if (part < PART_COUNT && thread->out_ns < now)
-		job->at_recv[part] += now - thread->out_ns;
+	is_given(by, thread, from->peer, oldest_since(from, thread, now), now);
 	thread->handed = HANDED_BY_WORD;
-	thread->handed_fd = (u32)thread->args[0];
-	thread->handed_by = by->tid;
 	return 0;
 }
 
