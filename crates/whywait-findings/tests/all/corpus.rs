@@ -15,7 +15,8 @@ use crate::conservation::{said_twice, unconserved, wrongly_nothing};
 
 const MS: f64 = 1e6;
 
-/// Two runs differ by one part in so many of what a fix saves (`NOISE_OF_ONE_RUN` of labs/accuracy).
+/// Two runs differ by one part in so many of what a fix saves (`NOISE_OF_ONE_RUN` of
+/// labs/corpus.py).
 const NOISE_OF_ONE_RUN: u64 = 10;
 
 const HEAD: &str = "| variant | first finding | saves at most, ms | p50, ms | p99, ms | besides |";

@@ -477,11 +477,9 @@ fn late(page: &Page, open: &OpenRequests) -> String {
         ));
     }
     let least = if open.since_before { "at least " } else { "" };
-    let oldest = format!("{least}{}", duration(open.oldest_late_ns));
-    format!(
-        "{requests} {are} still open, the oldest for {oldest}: {}",
-        who.join("; ")
-    )
+    let one_of_them = if open.late == 1 { "" } else { "the oldest " };
+    let oldest = format!("{one_of_them}for {least}{}", duration(open.oldest_late_ns));
+    format!("{requests} {are} still open, {oldest}: {}", who.join("; "))
 }
 
 /// How many percent of the requests' time the threads that worked for them had no CPU, if that is

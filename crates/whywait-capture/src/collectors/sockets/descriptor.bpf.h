@@ -6,8 +6,8 @@
 
 /*
  * The descriptor that the current thread is just writing to, or connects, and 1; 0: not known. What
- * an io_uring ring writes, it writes whatever the call is. Not static, so that it is verified once for a
- * program.
+ * an io_uring ring writes, it writes whatever the call is. Not static, so that it is verified once
+ * for a program.
  */
 __noinline u32 writes_to(const struct thread *thread)
 {
