@@ -144,11 +144,13 @@ pub(super) fn finding(
     // A full pipe is a reader that is slower than who writes, and a full queue one that is slower
     // than who connects: it could be quicker.
     let backed_up = fix::is_full_pipe(&whats) || fix::is_full_backlog(&whats);
+    // A timeout takes as long each time, whatever did not come.
+    let timed_out = key.target == WaitTarget::Timer && for_one;
     let finding = finding
         .takes_as_long(
             shares
                 .as_ever(&bound.saving)
-                .filter(|_| !device && !backed_up && in_others.is_none()),
+                .filter(|_| !device && !backed_up && !timed_out && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
@@ -183,7 +185,7 @@ pub(super) fn finding(
         .fix(match (&tries, &in_others) {
             (Some(tries), _) => tries.fix().to_owned(),
             (None, Some(_)) => fix::IN_OTHERS.to_owned(),
-            (None, None) if key.target == WaitTarget::Timer && for_one => {
+            (None, None) if timed_out => {
                 let failed =
                     failed_connects(model).map_or_else(String::new, |it| format!("; {it}"));
                 format!("{}{failed}", fix::TIMED_OUT)

@@ -424,6 +424,7 @@ fn a_poll_for_one_descriptor_that_times_out_is_no_sleep_of_its_own() {
         "{}",
         finding.title
     );
+    assert_eq!(finding.as_ever, None, "a timeout takes as long each time");
     assert_eq!(
         finding.fix,
         format!(
