@@ -4,8 +4,11 @@
     server.py accept --backlog N   one thread, a connection at a time, a listener of that limit
     server.py asks --peer ADDRESS  asks another one for each request, on a new connection
 
+With `asks` and --give-up-ms it answers without the other one when that takes so long to connect.
+
 With `accept` each connection has one request; a lookup of 1 ms comes before it is read.
 
+    --breaker           it asks no more once it gave up
     --lookup-ms N       how long the lookup takes
     --full N            nothing is accepted until N connections found no room; then there is room
     --filled            … and there is none from the beginning
@@ -51,12 +54,19 @@ def send_in_pieces(connection, response):
     connection.sendall(response.body)
 
 
-def ask(address):
+def ask(address, give_up_s=None):
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port))) as peer:
+    with socket.create_connection((host, int(port)), timeout=give_up_s) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
         while not peer.recv(4096).endswith(b"{}"):
             pass
+
+
+def ask_or_give_up(args):
+    try:
+        ask(args.peer, args.give_up_ms / 1000)
+    except TimeoutError:
+        args.down = args.breaker
 
 
 def converse(connection, args, response):
@@ -65,8 +75,10 @@ def converse(connection, args, response):
     if args.send_buffer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, args.send_buffer)
     for _ in requests(connection):
-        if args.how == "asks":
+        if args.how == "asks" and not args.give_up_ms:
             ask(args.peer)
+        elif args.how == "asks" and not args.down:
+            ask_or_give_up(args)
         if args.how in ("one", "asks"):
             connection.sendall(response.whole)
         else:
@@ -113,6 +125,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("how", choices=["pieces", "one", "nodelay", "accept", "asks"])
     parser.add_argument("--peer")
+    parser.add_argument("--give-up-ms", type=float)
+    parser.add_argument("--breaker", action="store_true")
+    parser.set_defaults(down=False)
     parser.add_argument("--lookup-ms", type=float, default=1)
     parser.add_argument("--backlog", type=int, default=128)
     parser.add_argument("--full", type=int, default=0)

@@ -10,6 +10,7 @@ use whywait_model::path::run::ProgramRun;
 use whywait_model::requests::TaskWaits;
 use whywait_model::{FrameOrigin, Label, Model, RequestRef, Role, origin};
 
+use crate::shared::given_up::GivenUp;
 use crate::shared::jobs::{JobQueue, QueuedJob};
 use crate::shared::lanes::Lane;
 use crate::shared::pauses::Pauses;
@@ -36,6 +37,7 @@ pub struct Facts<'m> {
     queued: OnceCell<HashSet<(u64, u32)>>,
     job_began: OnceCell<HashMap<(u64, u32), Ns>>,
     behind: OnceCell<Behind<'m>>,
+    given_up: OnceCell<GivenUp<'m>>,
     functions: RefCell<HashMap<StackId, Option<Rc<str>>>>,
     run: OnceCell<Option<ProgramRun>>,
     roles: RefCell<HashMap<u32, Rc<Role>>>,
@@ -77,6 +79,7 @@ impl<'m> Facts<'m> {
             queued: OnceCell::new(),
             job_began: OnceCell::new(),
             behind: OnceCell::new(),
+            given_up: OnceCell::new(),
             run: OnceCell::new(),
             functions: RefCell::default(),
             roles: RefCell::default(),
@@ -213,6 +216,11 @@ impl<'m> Facts<'m> {
     /// Who queues behind requests.
     pub(crate) fn behind(&self) -> &Behind<'m> {
         self.behind.get_or_init(|| Behind::of(self))
+    }
+
+    /// Connections that were given up before they were made.
+    pub(crate) fn given_up(&self) -> &GivenUp<'m> {
+        self.given_up.get_or_init(|| GivenUp::of(self.model))
     }
 
     /// What a thread does.

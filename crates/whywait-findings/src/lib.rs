@@ -40,8 +40,7 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     {
         let saving = &mut finding.saving;
         if saving.kind == SavingKind::Latency && !saving.each_at_most_ns.is_empty() {
-            let largest_ns = &saving.each_at_most_ns;
-            saving.effect = facts.model.effect(saving.requests, largest_ns);
+            saving.effect = facts.model.effect(saving.at_most_ns);
         }
     }
     findings

@@ -363,6 +363,7 @@ impl Input {
             self.recorded.pushes.left_out(),
             self.calls.exchanges.left_out(),
             self.calls.short.left_out(),
+            self.calls.given_up.left_out(),
         ];
         of_each.into_iter().fold(0, u64::saturating_add)
     }

@@ -51,6 +51,13 @@ try:
     socket.create_connection(('127.0.0.1', 1))
 except OSError:
     pass
+# One has room there, and the next one has none.
+full = socket.create_server(('127.0.0.1', 0), backlog=0)
+first = socket.create_connection(full.getsockname())
+try:
+    socket.create_connection(full.getsockname(), timeout=0.05)
+except TimeoutError:
+    pass
 for _ in range(3):
     with socket.socket(socket.AF_UNIX) as local:
         local.connect(path)
@@ -141,6 +148,7 @@ fn exchanges_and_their_peers_are_seen() {
             .unwrap_or_else(|| panic!("no peer {address}:{port} in {peers:#?}"))
     };
     let own = std::process::id();
+    let mut slept = false;
     let slow = peer(slow, "127.0.0.1");
     assert_eq!(counts(slow), (3, 3, 2), "{slow:#?}");
     assert_eq!((slow.connections, slow.connects), (2, 1), "{slow:#?}");
@@ -156,7 +164,25 @@ fn exchanges_and_their_peers_are_seen() {
     let local = peer(0, &path.to_string_lossy());
     assert_eq!(counts(local), (3, 3, 0), "{local:#?}");
     assert_eq!((local.connections, local.tgid), (3, own), "{local:#?}");
-    assert_eq!(peers.len(), 4, "a pair of sockets is no peer: {peers:#?}");
+    assert_eq!(peers.len(), 5, "a pair of sockets is no peer: {peers:#?}");
+    // Not of the one that was refused.
+    let given_up: Vec<&Exchange> = rows.iter().filter(|row| row.bytes_out == 0).collect();
+    let [given_up] = given_up[..] else {
+        panic!("one was given up: {given_up:#?}");
+    };
+    assert_eq!(peers[&given_up.peer].failed, 1);
+    assert_eq!(given_up.send_tid, client.0.id());
+    assert!(given_up.fd > 2, "{given_up:?}");
+    assert_eq!(given_up.connect_ns, Some(given_up.first_send_ns));
+    let took_ns = given_up.gone_ns.expect("it is over") - given_up.first_send_ns;
+    assert!(took_ns >= 50_000_000, "{given_up:?}");
+    recording
+        .read::<Wait>(None, &mut |wait| {
+            let within = given_up.first_send_ns < wait.out_ns && wait.wake_ns < given_up.gone_ns;
+            slept |= within && i64::try_from(wait.args[0]) == Ok(given_up.fd.into());
+        })
+        .expect("it can be read");
+    assert!(slept, "the thread slept for that descriptor meanwhile");
 
     let of = |peer: &PeerSums| {
         let id = peer.id;

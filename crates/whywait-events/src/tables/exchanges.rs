@@ -11,6 +11,10 @@ table! {
     /// byte sent to the last byte read before more was sent. Each that took the threshold or
     /// longer, and of shorter ones those with a reply, up to 100 in a tenth of a second.
     ///
+    /// A connection that was given up before it was made (by the target, or by the kernel, as
+    /// nobody answered) has a row, too, if it took the threshold or longer: with no byte written,
+    /// `first_send_ns` as `connect_ns`, and the thread that began it as `send_tid`.
+    ///
     /// A row may come twice for the same (`socket`, `seq`), when more of the reply was read after
     /// the first row: the later row replaces the earlier one.
     #[table(later)]

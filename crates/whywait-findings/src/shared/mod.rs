@@ -3,6 +3,7 @@
 pub(crate) mod crowding;
 pub(crate) mod events;
 pub(crate) mod functions;
+pub(crate) mod given_up;
 pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod jobs;

@@ -87,6 +87,12 @@ impl Joined {
         &self.calls.short
     }
 
+    /// Connections that took the threshold or longer and were given up before they were made, by
+    /// when they began: from then, `first_send_ns`, until `gone_ns`, by the thread `send_tid`.
+    pub fn given_up(&self) -> &[Exchange] {
+        &self.calls.given_up
+    }
+
     /// The slow exchanges, by when they began.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.calls.exchanges

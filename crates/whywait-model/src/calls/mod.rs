@@ -33,6 +33,8 @@ pub struct Calls {
     pub exchanges: Rows<Exchange, 200_000>,
     /// Shorter ones that have a row all the same, likewise.
     pub short: Rows<Exchange, 200_000>,
+    /// Connections that were given up before they were made: none is a call.
+    pub given_up: Rows<Exchange, 50_000>,
     /// From which length on an exchange is slow, nanoseconds.
     pub(crate) threshold_ns: u64,
     /// Where each is in `exchanges`, while they are read: a later row replaces an earlier one.
@@ -58,6 +60,10 @@ impl Calls {
 
     /// Adds a row of the recording.
     pub(crate) fn add(&mut self, row: &Exchange) {
+        if row.bytes_out == 0 && row.connect_ns == Some(row.first_send_ns) {
+            self.given_up.push(row.clone());
+            return;
+        }
         if self.is_short(row) {
             self.short.push(row.clone());
             return;
@@ -86,6 +92,7 @@ impl Calls {
         let order = |row: &Exchange| (row.first_send_ns, row.socket, row.seq);
         self.exchanges.sort_by_key(order);
         self.short.sort_by_key(order);
+        self.given_up.sort_by_key(order);
         for (at, row) in self.exchanges.iter().enumerate() {
             let key = (row.tgid, row.fd);
             if row.fd >= 0 {

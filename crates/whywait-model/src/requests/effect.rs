@@ -28,17 +28,17 @@ pub struct AtBest {
 }
 
 impl Model {
-    /// What percentiles are at best when so many requests take less. `largest_ns`: by how much, the
-    /// largest first, and the others by no more than the last of these. Which requests these are
-    /// does not matter: each choice has these bounds. `None` where latencies are not known.
-    pub fn effect(&self, requests: u64, largest_ns: &[u64]) -> Option<SavingEffect> {
+    /// What percentiles are at best when requests take less, all together by so much. How much of
+    /// that is which request's does not matter: each choice has these bounds. So they hold whenever
+    /// the sum does. `None` where latencies are not known.
+    pub fn effect(&self, saved_ns: u64) -> Option<SavingEffect> {
         if !self.tells_requests_apart() {
             return None;
         }
         let latency = self.latency()?;
         let mut took_ns: Vec<u64> = self.lives().filter_map(Life::took_ns).collect();
         took_ns.sort_unstable_by(|a, b| b.cmp(a));
-        let of = |percentile| self.at_best(&latency, percentile, &took_ns, requests, largest_ns);
+        let of = |percentile| self.at_best(&latency, percentile, &took_ns, saved_ns);
         let effect = SavingEffect {
             p50: of(Percentile::P50),
             p99: of(Percentile::P99),
@@ -53,8 +53,7 @@ impl Model {
         latency: &Latency,
         percentile: Percentile,
         took_ns: &[u64],
-        requests: u64,
-        largest_ns: &[u64],
+        saved_ns: u64,
     ) -> Option<AtBest> {
         let (now_ns, percent) = match percentile {
             Percentile::P50 => (latency.p50, 50),
@@ -68,25 +67,28 @@ impl Model {
         let all = self.requests_that_count();
         let rank = (u128::from(all) * percent).div_ceil(100).max(1);
         let from_the_top = (u128::from(all) - rank.min(u128::from(all))) as u64;
-        // Only so many requests save more than the next largest saving: of all that are as slow as
-        // the one so many places further down, enough for the percentile save no more than that.
+        // For a lower percentile all from here on must take less: those before it need not.
         let first = usize::try_from(from_the_top).ok()?;
         let from_here = took_ns.get(first..).unwrap_or_default();
-        let at_least_ns = from_here.iter().enumerate().filter_map(|(more, ns)| {
-            let saves_ns = match largest_ns.get(more).or(largest_ns.last()) {
-                Some(saves_ns) if (more as u64) < requests => *saves_ns,
-                _ => 0,
-            };
-            // Of slow ones in the sums it is not known what they save.
-            (self.sums.slow == 0 || saves_ns == 0).then(|| ns.saturating_sub(saves_ns))
-        });
-        let at_best_ns = at_least_ns.max().map(|ns| ns.min(now_ns));
+        let at_best_ns = lowered_to(from_here, saved_ns).map(|ns| ns.min(now_ns));
         Some(AtBest {
             now_ns,
-            // What is not slow is not looked at, and what a fix saves there is not known.
-            at_best_ns: at_best_ns.filter(|ns| *ns >= slow_ns),
+            // Of slow ones in the sums it is not known what each took. What is not slow is not
+            // looked at, and what a fix saves there is not known.
+            at_best_ns: at_best_ns.filter(|ns| self.sums.slow == 0 && *ns >= slow_ns),
         })
     }
+}
+
+/// What the longest of these takes at best, the longest first, if all together are spared so much:
+/// those at the top are brought down to one level.
+fn lowered_to(took_ns: &[u64], saved_ns: u64) -> Option<u64> {
+    let mut above_ns = 0_u64;
+    let levels = took_ns.iter().zip(1..).map(|(ns, many): (&u64, u64)| {
+        above_ns = above_ns.saturating_add(*ns);
+        above_ns.saturating_sub(saved_ns).div_ceil(many)
+    });
+    levels.max()
 }
 
 #[cfg(test)]
@@ -108,38 +110,38 @@ mod tests {
         script.model()
     }
 
-    fn p99(requests: u64, each: u64) -> Option<u64> {
-        let effect = hundred().effect(requests, &[each * MS]).expect("known");
-        let p99 = effect.p99.expect("it is slow");
-        assert_eq!(p99.now_ns, 99 * MS);
-        p99.at_best_ns
+    /// p50 and p99, when so much is saved in all.
+    fn at_best(saved: u64) -> [Option<u64>; 2] {
+        let effect = hundred().effect(saved * MS).expect("known");
+        let (p50, p99) = (effect.p50.expect("slow"), effect.p99.expect("slow"));
+        assert_eq!([p50.now_ns, p99.now_ns], [50 * MS, 99 * MS]);
+        [p50.at_best_ns, p99.at_best_ns]
     }
 
     #[test]
-    fn nobody_saves_more_than_the_largest_saving() {
-        assert_eq!(p99(100, 9), Some(90 * MS));
-        assert_eq!(p99(100, 0), Some(99 * MS));
+    fn those_at_the_top_are_brought_down_to_one_level() {
+        assert_eq!(at_best(0), [Some(50 * MS), Some(99 * MS)]);
+        // From 99, 98, 97 and 96 ms.
+        assert_eq!(at_best(6)[1], Some(96 * MS));
+        // One that takes 100 ms is none of the 99 that take less.
+        assert_eq!(at_best(10), [Some(46 * MS), Some(95 * MS)]);
     }
 
     #[test]
-    fn those_that_save_nothing_stay_as_slow() {
-        assert_eq!(p99(9, 100), Some(90 * MS));
-        assert_eq!(p99(0, 100), Some(99 * MS));
-    }
-
-    #[test]
-    fn a_few_large_savings_do_not_count_for_all() {
-        let few = |largest: &[u64]| {
-            let largest: Vec<u64> = largest.iter().map(|ms| ms * MS).collect();
-            let effect = hundred().effect(100, &largest).expect("known");
-            effect.p99.expect("it is slow").at_best_ns
-        };
-        assert_eq!(few(&[90, 90, 90, 5]), Some(91 * MS));
-        assert_eq!(few(&[90, 5]), Some(93 * MS));
+    fn no_way_to_share_out_a_saving_has_a_lower_percentile() {
+        let took: Vec<u64> = (1..=99).rev().collect();
+        for saved in 0..4_900 {
+            let level = lowered_to(&took, saved).expect("there are some");
+            let to = |level: u64| took.iter().map(|ns| ns.saturating_sub(level)).sum::<u64>();
+            assert!(to(level) <= saved, "{saved} is enough for {level}");
+            assert!(level == 0 || to(level - 1) > saved, "and for no less");
+        }
+        assert_eq!(lowered_to(&took, 4_950), Some(0));
+        assert_eq!(lowered_to(&[], 1), None);
     }
 
     #[test]
     fn what_may_fall_below_the_threshold_is_not_known() {
-        assert_eq!(p99(100, 1_000), None);
+        assert_eq!(at_best(4_900), [None, None]);
     }
 }

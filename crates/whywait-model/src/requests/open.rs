@@ -1,5 +1,6 @@
 //! The requests that are open when the recording ends, for reports: see `rests`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -24,6 +25,10 @@ pub struct OpenRequests {
     pub set_aside: u64,
     /// Of which are late: unread or in work, and older than what 99 of 100 answered requests took.
     pub late: u64,
+    /// Of the late ones: which nobody has read.
+    pub late_unread: u64,
+    /// Of the late ones that nobody has read: those on connections that nobody has accepted.
+    pub late_unaccepted: u64,
     /// Some were there before the recording began: their age is at least as given.
     pub since_before: bool,
     /// The age of the oldest one.
@@ -34,6 +39,8 @@ pub struct OpenRequests {
     pub oldest_set_aside_ns: u64,
     /// Who has those in work, the oldest first.
     pub in_work_by: Vec<OpenReader>,
+    /// The same of those that are late.
+    pub late_in_work_by: Vec<OpenReader>,
 }
 
 /// A thread that has requests in work.
@@ -53,7 +60,7 @@ impl Lives {
     /// The requests that are open when the recording ends; `None` when there are none.
     pub fn open_requests(&self) -> Option<OpenRequests> {
         let mut sums = OpenRequests::default();
-        let mut readers: BTreeMap<u32, OpenReader> = BTreeMap::new();
+        let (mut readers, mut of_late) = (Readers::default(), Readers::default());
         for request in self.lives() {
             let Some(state) = request.open_state() else {
                 continue;
@@ -62,7 +69,8 @@ impl Lives {
             sums.count += 1;
             sums.oldest_ns = sums.oldest_ns.max(age_ns);
             sums.since_before |= request.since_before;
-            if request.is_late() {
+            let is_late = request.is_late();
+            if is_late {
                 sums.late += 1;
                 sums.oldest_late_ns = sums.oldest_late_ns.max(age_ns);
             }
@@ -70,17 +78,16 @@ impl Lives {
                 OpenState::Unread => {
                     sums.unread += 1;
                     sums.unaccepted += u64::from(request.unaccepted);
+                    sums.late_unread += u64::from(is_late);
+                    sums.late_unaccepted += u64::from(is_late && request.unaccepted);
                 }
                 OpenState::InWork => {
                     sums.in_work += 1;
                     let tid = request.recv_tid;
-                    let reader = readers.entry(tid).or_insert_with(|| OpenReader {
-                        tid,
-                        thread: self.thread_name(tid).to_owned(),
-                        ..OpenReader::default()
-                    });
-                    reader.count += 1;
-                    reader.oldest_ns = reader.oldest_ns.max(age_ns);
+                    readers.add(tid, self.thread_name(tid), age_ns);
+                    if is_late {
+                        of_late.add(tid, self.thread_name(tid), age_ns);
+                    }
                 }
                 OpenState::SetAside => {
                     sums.set_aside += 1;
@@ -88,9 +95,30 @@ impl Lives {
                 }
             }
         }
-        sums.in_work_by = readers.into_values().collect();
-        sums.in_work_by
-            .sort_by_key(|reader| (std::cmp::Reverse(reader.oldest_ns), reader.tid));
+        sums.in_work_by = readers.oldest_first();
+        sums.late_in_work_by = of_late.oldest_first();
         (sums.count > 0).then_some(sums)
+    }
+}
+
+/// Who has requests in work, by thread.
+#[derive(Default)]
+struct Readers(BTreeMap<u32, OpenReader>);
+
+impl Readers {
+    fn add(&mut self, tid: u32, thread: &str, age_ns: u64) {
+        let reader = self.0.entry(tid).or_insert_with(|| OpenReader {
+            tid,
+            thread: thread.to_owned(),
+            ..OpenReader::default()
+        });
+        reader.count += 1;
+        reader.oldest_ns = reader.oldest_ns.max(age_ns);
+    }
+
+    fn oldest_first(self) -> Vec<OpenReader> {
+        let mut readers: Vec<OpenReader> = self.0.into_values().collect();
+        readers.sort_by_key(|reader| (Reverse(reader.oldest_ns), reader.tid));
+        readers
     }
 }

@@ -2,7 +2,7 @@
 
 use whywait_events::Part;
 use whywait_model::Model;
-use whywait_model::requests::{OpenRequests, OpenState, Percentile};
+use whywait_model::requests::{OpenReader, OpenRequests, OpenState, Percentile};
 use whywait_model::script::Script;
 
 const EPOLL: u32 = 1;
@@ -77,6 +77,29 @@ fn a_request_counts_with_its_age_from_unread_or_in_work() {
     assert!(!latency.at_least(Percentile::P50) && latency.at_least(Percentile::Max));
     assert!(requests.slowest[0].open && !requests.slowest[2].open);
     assert_eq!(model.latency_quantile_ns(1.0), Some(2000.0 * MS as f64));
+}
+
+/// What is open for no longer than answered ones took is as it should be.
+#[test]
+fn of_those_that_are_late_it_is_known_who_has_them() {
+    let (mut script, _, fetch) = two_workers();
+    for (tid, from) in [(1, 2000), (2, 2998)] {
+        script
+            .wait(tid, RECVFROM, from + 1, 0)
+            .stack(fetch)
+            .forever()
+            .done();
+        let request = script.request(6 + u64::from(tid)).ready(from);
+        request.read(from + 1, tid).unanswered();
+    }
+    script.request(9).ready(2500).unanswered();
+    script.request(10).ready(2999).unanswered();
+    let found = open(&script.model());
+    assert_eq!((found.unread, found.in_work), (2, 2));
+    assert_eq!((found.late, found.late_unread), (2, 1));
+    let tids = |readers: &[OpenReader]| readers.iter().map(|it| it.tid).collect::<Vec<_>>();
+    assert_eq!(tids(&found.in_work_by), [1, 2]);
+    assert_eq!(tids(&found.late_in_work_by), [1]);
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub(super) fn impact(page: &mut Page, report: &Report, first: &Finding) {
     }
     let of_all = |name, which| {
         let latency = requests.latency_ns?;
-        Some(format!("{name} {}", percentile(&latency, which)))
+        Some(format!("{name} {}", percentile(requests, &latency, which)))
     };
     // So few are slowed that percentiles say hardly anything of them.
     let few = saving.kind == SavingKind::Latency
@@ -323,8 +323,8 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
     }
     match requests.latency_ns {
         Some(latency) => {
-            let [p99, max] =
-                [Percentile::P99, Percentile::Max].map(|which| percentile(&latency, which));
+            let [p99, max] = [Percentile::P99, Percentile::Max]
+                .map(|which| percentile(requests, &latency, which));
             let wire = requests.wire.as_ref().and_then(|wire| wire.latency_ns);
             let wire = wire.map_or_else(String::new, |wire| {
                 let (p99, max) = (duration(wire.p99), duration(wire.max));
@@ -448,12 +448,12 @@ pub(super) fn still_open(page: &mut Page, open: &OpenRequests, with_late: bool) 
 /// `4 requests are still open, the oldest for 6.9 s: 2 unread; 2 read by worker (12)`.
 fn late(page: &Page, open: &OpenRequests) -> String {
     const READERS: usize = 3;
-    let (requests, are) = match open.unread + open.in_work {
+    let (requests, are) = match open.late {
         1 => ("1 request".to_owned(), "is"),
         n => (format!("{} requests", count(n)), "are"),
     };
     let mut who: Vec<String> = Vec::new();
-    match (open.unread, open.unaccepted) {
+    match (open.late_unread, open.late_unaccepted) {
         (0, _) => {}
         (unread, 0) => who.push(format!("{} unread", count(unread))),
         (unread, unaccepted) if unread == unaccepted => {
@@ -465,28 +465,27 @@ fn late(page: &Page, open: &OpenRequests) -> String {
             count(unaccepted)
         )),
     }
-    if open.in_work > 0 {
+    let in_work = open.late.saturating_sub(open.late_unread);
+    if in_work > 0 {
         let mut readers: Vec<String> = open
-            .in_work_by
+            .late_in_work_by
             .iter()
             .take(READERS)
             .map(|reader| format!("{} ({})", page.cut(&reader.thread, 40), reader.tid))
             .collect();
-        if let Some(more @ 1..) = open.in_work_by.len().checked_sub(READERS) {
+        if let Some(more @ 1..) = open.late_in_work_by.len().checked_sub(READERS) {
             readers.push(format!("{more} more"));
         }
         who.push(format!(
             "{} read by {}",
-            count(open.in_work),
+            count(in_work),
             readers.join(" and ")
         ));
     }
     let least = if open.since_before { "at least " } else { "" };
-    let oldest = format!("{least}{}", duration(open.oldest_late_ns));
-    format!(
-        "{requests} {are} still open, the oldest for {oldest}: {}",
-        who.join("; ")
-    )
+    let one_of_them = if open.late == 1 { "" } else { "the oldest " };
+    let oldest = format!("{one_of_them}for {least}{}", duration(open.oldest_late_ns));
+    format!("{requests} {are} still open, {oldest}: {}", who.join("; "))
 }
 
 /// How many percent of the requests' time the threads that worked for them had no CPU, if that is

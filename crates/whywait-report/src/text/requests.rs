@@ -343,16 +343,20 @@ pub(super) fn bar(ns: u64, largest: u64, width: usize, unicode: bool) -> String 
     bar
 }
 
-/// A percentile: `at least 6.9 s (still open)` where requests among those above it are.
-pub(super) fn percentile(latency: &Latency, which: Percentile) -> String {
+/// A percentile: `at least 6.9 s` where requests among those above it are still open, and with
+/// `(still open)` where the longest is.
+pub(super) fn percentile(requests: &Requests, latency: &Latency, which: Percentile) -> String {
     let ns = match which {
         Percentile::P50 => latency.p50,
         Percentile::P99 => latency.p99,
         Percentile::Max => latency.max,
     };
+    let oldest_ns = requests.open.as_ref().map_or(0, |open| open.oldest_late_ns);
     match (latency.at_least(which), which) {
         (false, _) => duration(ns),
-        (true, Percentile::Max) => format!("at least {} (still open)", duration(ns)),
+        (true, Percentile::Max) if oldest_ns >= ns => {
+            format!("at least {} (still open)", duration(ns))
+        }
         (true, _) => format!("at least {}", duration(ns)),
     }
 }
@@ -443,8 +447,8 @@ fn exchanges(page: &mut Page, requests: &Requests, several: &Multiplexed) {
 }
 
 fn figures(requests: &Requests, latency: &Latency) -> String {
-    let [p50, p99, max] =
-        [Percentile::P50, Percentile::P99, Percentile::Max].map(|which| percentile(latency, which));
+    let [p50, p99, max] = [Percentile::P50, Percentile::P99, Percentile::Max]
+        .map(|which| percentile(requests, latency, which));
     let slow = match requests.slow {
         0 => "none".to_owned(),
         slow => count(slow),

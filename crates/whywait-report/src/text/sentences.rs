@@ -206,8 +206,9 @@ pub fn besides(slow: &Slow) -> Vec<(String, String)> {
 
 /// A percentile, which may be a lower bound; `None` when latencies are not known.
 pub fn percentile(report: &Report, which: Percentile) -> Option<String> {
-    let latency = report.requests.latency_ns.as_ref()?;
-    Some(requests::percentile(latency, which))
+    let requests = &report.requests;
+    let latency = requests.latency_ns.as_ref()?;
+    Some(requests::percentile(requests, latency, which))
 }
 
 /// What the report rests on: a sentence.

@@ -272,6 +272,28 @@ fn requests_in_quic_are_said_not_to_be_seen() {
     assert!(!text.contains("Check that there was load"), "{text}");
 }
 
+/// Others may be open for as long as such take: neither counts them.
+#[test]
+fn as_many_are_said_to_be_open_in_all_places() {
+    let mut report = reports::open();
+    let open = report.requests.open.as_mut().expect("some are");
+    (open.in_work, open.late) = (6, 3);
+    open.late_in_work_by.truncate(1);
+    let latency = report.requests.latency_ns.as_mut().expect("known");
+    latency.max = 7_000_000_000;
+    let text = render(&report, WIDE);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "3 requests are still open, the oldest for 6.9 s: 2 unread, 1 of them on connections not \
+         accepted; 1 read by worker (12)",
+        "(12,348 requests, 3 of them still open,",
+        // One that was answered took as long, and who is open may yet take longer.
+        "max at least 7 s;",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+}
+
 #[test]
 fn requests_that_nobody_answered_were_seen() {
     let mut report = reports::no_requests();

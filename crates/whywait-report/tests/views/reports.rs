@@ -363,11 +363,14 @@ pub(crate) fn open() -> Report {
         in_work: 2,
         set_aside: 3,
         late: 4,
+        late_unread: 2,
+        late_unaccepted: 1,
         since_before: false,
         oldest_ns: 6_900 * MS,
         oldest_late_ns: 6_900 * MS,
         oldest_set_aside_ns: 5_000 * MS,
         in_work_by: vec![reader(12, 6_900 * MS), reader(13, 6_000 * MS)],
+        late_in_work_by: vec![reader(12, 6_900 * MS), reader(13, 6_000 * MS)],
     });
     report.requests.latency_ns = Some(Latency {
         p50: 41_000,

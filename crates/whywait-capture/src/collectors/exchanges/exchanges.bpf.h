@@ -585,6 +585,31 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 }
 
 /* A connection that the target makes, or made, is in another state. */
+/* Linux's number. */
+#define ETIMEDOUT 110
+
+/*
+ * A connection that did not come about: the target gave it up, or the kernel did, as nobody
+ * answered. The row has no byte written, and begins where the connection did. Not of one that was
+ * refused: who is refused need not wait.
+ */
+static __noinline void connect_given_up(struct socket_state *socket, u64 now)
+{
+	struct exchange *exchange = &socket->exchange;
+	int error = KERNEL_READ(struct sock, sk_of(socket), sk_err);
+
+	if ((error && error != ETIMEDOUT) || !exchange->connect_ns ||
+	    now - exchange->connect_ns < threshold_ns)
+		return;
+	exchange->first_send_ns = exchange->connect_ns;
+	exchange->last_send_ns = exchange->connect_ns;
+	exchange->tgid = socket->tgid;
+	exchange->seq++;
+	send_exchange(socket, now, now);
+	exchange->first_send_ns = 0;
+	exchange->last_send_ns = 0;
+}
+
 __noinline int exchange_changes(struct socket_state *socket, int old_state, int new_state)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -609,6 +634,7 @@ __noinline int exchange_changes(struct socket_state *socket, int old_state, int 
 				sums->connections--;
 				sums->failed++;
 			}
+			connect_given_up(socket, now);
 		}
 	}
 	if (exchange->open && (new_state == TCP_CLOSE || new_state == TCP_FIN_WAIT1 ||

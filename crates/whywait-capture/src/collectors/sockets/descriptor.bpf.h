@@ -5,9 +5,9 @@
 #include "core/state.bpf.h"
 
 /*
- * The descriptor that the current thread is just writing to, and 1; 0: not known. What an io_uring
- * ring writes, it writes whatever the call is. Not static, so that it is verified once for a
- * program.
+ * The descriptor that the current thread is just writing to, or connects, and 1; 0: not known. What
+ * an io_uring ring writes, it writes whatever the call is. Not static, so that it is verified once
+ * for a program.
  */
 __noinline u32 writes_to(const struct thread *thread)
 {
@@ -20,6 +20,7 @@ __noinline u32 writes_to(const struct thread *thread)
 	case 1: /* write */
 	case 20: /* writev */
 	case 40: /* sendfile */
+	case 42: /* connect */
 	case 44: /* sendto */
 	case 46: /* sendmsg */
 	case 307: /* sendmmsg */

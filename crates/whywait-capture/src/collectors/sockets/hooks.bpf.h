@@ -545,8 +545,11 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 			return 0;
 		socket->tgid = thread->tgid;
 		COUNT(events);
-		if (role == SOCKET_CLIENT)
+		if (role == SOCKET_CLIENT) {
+			socket->exchange.send_tid = thread->tid;
+			socket->exchange.fd = writes_to(thread);
 			exchange_changes(socket, old_state, new_state);
+		}
 	} else if (old_state == TCP_SYN_SENT && new_state == TCP_ESTABLISHED) {
 		socket = socket_of(sk);
 		if (!socket || socket->role != SOCKET_CLIENT)

@@ -1,14 +1,21 @@
-//! `connect-retried`: connections that the program made were made at the second try or later.
+//! `connect-retried`: connections that the program made were made at the second try or later, or
+//! were given up.
 //!
 //! **Invariant.** A connection is made at the first try.
 //!
 //! **Evidence.** SYNs that the kernel sent again before anything was written to a connection, by
-//! peer. It does so after a second, and then after twice as long each time.
+//! peer. It does so after a second, and then after twice as long each time. And connections that
+//! were given up before they were made, for which a thread slept: see [`given_up`].
 //!
 //! **Cost.** How long these connections took until they were made, or were not: in whose requests
-//! is not known. A bound.
+//! is not known. A bound. Of those given up it is the sleeps on the paths of requests, and what
+//! requests behind these wait for less.
 //!
-//! **Guards.** Fewer than [`RETRIED`] to a peer are a note, unless it was all of several.
+//! **Guards.** Fewer than [`RETRIED`] to a peer are a note, unless it was all of several. A
+//! connection that was refused made nobody wait, nor did one for which no request slept: who
+//! connects to another address meanwhile, or ahead of time, waits for either, or for none.
+//!
+//! [`given_up`]: crate::shared::given_up
 
 use whywait_model::calls::PeerRow;
 use whywait_words::{counted, counted_as, duration};
@@ -22,12 +29,13 @@ use crate::ranking::Explained;
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
     code: "connect-retried",
-    meaning: "connections to a peer were made at the second try or later: it did not answer the \
-              first SYN",
+    meaning: "connections to a peer were made at the second try or later, or given up: it did not \
+              answer the first SYN",
     severities: &[
         (
             Severity::Warning,
-            "from three connections to a peer on, or when it was all of several",
+            "from three connections to a peer on, or when it was all of several; of those given \
+             up, from 30 ms of the median request on",
         ),
         (Severity::Note, "otherwise"),
     ],
@@ -44,10 +52,17 @@ pub(crate) static DECLARATION: Declaration = Declaration {
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let rows = model.calls();
-    rows.iter()
-        .filter(|row| row.retried > 0)
-        .map(finding)
-        .collect()
+    let given_up = given_up::findings(facts, &rows);
+    let known = |row: &&PeerRow| {
+        let own = given_up.iter().find(|(peer, ..)| *peer == row.peer);
+        // SYNs are sent again for those as well.
+        own.is_some_and(|(_, connections, _)| row.retried <= *connections)
+    };
+    let retried = rows.iter().filter(|row| row.retried > 0);
+    let retried = retried.filter(|row| !known(row)).map(finding);
+    let retried: Vec<Finding> = retried.collect();
+    let given_up = given_up.into_iter().map(|(.., finding)| finding);
+    given_up.chain(retried).collect()
 }
 
 fn finding(row: &PeerRow) -> Finding {
@@ -88,12 +103,15 @@ fn finding(row: &PeerRow) -> Finding {
         .explains(Explained::Connects)
         .evidence([Evidence::new(of)])
         .evidence(others)
-        .fix(
-            "see whether the peer's accept queue is full (there: nstat -az TcpExtListenOverflows; \
-             whywait says accept-overflow), or a firewall or the path drops SYNs; keep connections \
-             rather than make new ones",
-        )
+        .fix(format!(
+            "{FIX_OF_PEER}; keep connections rather than make new ones"
+        ))
 }
 
+const FIX_OF_PEER: &str = "see whether the peer's accept queue is full (there: nstat -az \
+                           TcpExtListenOverflows; whywait says accept-overflow), or a firewall or \
+                           the path drops SYNs";
+
+mod given_up;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,13 @@
 //! What the finding says, in words.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Part, StackId, Wait};
 use whywait_model::{
     Model, PathStep, Peer, RequestRef, SystemCall, broad_kind, descriptor, system_call,
 };
-use whywait_words::{counted, duration, percent, shares};
+use whywait_words::{counted, duration, list, percent, shares};
 
 use super::bound::{self, besides_ns};
 use super::tries::Tries;
@@ -94,6 +95,8 @@ pub(super) fn finding(
         WaitTarget::Timer if in_others.is_none() => Tries::of(facts, group),
         _ => None,
     };
+    let for_one = polls_for_one(group, shares.ns);
+    let may_connect = key.target == WaitTarget::Anything && for_one;
     let lock = tries.as_ref().and_then(|tries| tries.lock.as_ref());
     let (worst, on_worst) = group.iter().max_by_key(|(slow, on_path)| {
         let waits = in_others.is_some() && in_others_ns(facts, slow, on_path) > 0;
@@ -141,11 +144,13 @@ pub(super) fn finding(
     // A full pipe is a reader that is slower than who writes, and a full queue one that is slower
     // than who connects: it could be quicker.
     let backed_up = fix::is_full_pipe(&whats) || fix::is_full_backlog(&whats);
+    // A timeout takes as long each time, whatever did not come.
+    let timed_out = key.target == WaitTarget::Timer && for_one;
     let finding = finding
         .takes_as_long(
             shares
                 .as_ever(&bound.saving)
-                .filter(|_| !device && !backed_up && in_others.is_none()),
+                .filter(|_| !device && !backed_up && !timed_out && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
@@ -162,6 +167,11 @@ pub(super) fn finding(
         .evidence(in_others.as_ref().map(|others| others.evidence(shares.ns)))
         .evidence(besides(facts, key, group, shares.ns))
         .evidence(peer.and_then(|_| behind_others(group, shares.ns)))
+        .evidence(
+            may_connect
+                .then(|| failed_connects(model).map(Evidence::new))
+                .flatten(),
+        )
         .bounded(bound)
         .evidence(on_disk)
         .evidence(remark(key.target, peer.is_some()))
@@ -175,6 +185,11 @@ pub(super) fn finding(
         .fix(match (&tries, &in_others) {
             (Some(tries), _) => tries.fix().to_owned(),
             (None, Some(_)) => fix::IN_OTHERS.to_owned(),
+            (None, None) if timed_out => {
+                let failed =
+                    failed_connects(model).map_or_else(String::new, |it| format!("; {it}"));
+                format!("{}{failed}", fix::TIMED_OUT)
+            }
             (None, None) => {
                 let kernel = steps().map(|step| step.step.kernel_stack);
                 fix::of(model, key.target, &whats, kernel)
@@ -188,6 +203,29 @@ pub(super) fn finding(
     };
     let all = tids.iter().map(|(tid, _)| *tid);
     Some(slow_paths::about_processes(model, finding, tid, all))
+}
+
+/// Whether most of it are polls for one descriptor: of something that is to come.
+fn polls_for_one(group: &Dominated<'_>, ns: u64) -> bool {
+    let steps = group.iter().flat_map(|(_, on_path)| &on_path.steps);
+    let polls = steps.filter(|step| {
+        system_call(step.wait) == SystemCall::Poll && descriptor(step.wait).is_some()
+    });
+    Share::new(sum(polls.map(|step| step.step.ns())), ns).is_at_least(*MOST)
+}
+
+/// Connections that were not made meanwhile: who polls for one may have waited for that. (With a
+/// row of such a connection it is known: see `connect-retried`.)
+fn failed_connects(model: &Model) -> Option<String> {
+    let mut rows = model.calls();
+    rows.retain(|row| row.failed > 0);
+    rows.sort_by_key(|row| Reverse(row.failed));
+    let peers = rows.iter().take(*SHOWN).map(|row| {
+        let failed = counted(row.failed, "connection");
+        format!("{failed} to {}", row.name())
+    });
+    let peers: Vec<String> = peers.collect();
+    (!peers.is_empty()).then(|| format!("not made meanwhile: {}", list(&peers)))
 }
 
 /// Of a sleep on requests' paths, what threads slept while they served another request, which

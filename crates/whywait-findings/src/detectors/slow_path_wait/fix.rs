@@ -15,6 +15,11 @@ pub(super) const IN_OTHERS: &str = "do not sleep with something in hand that oth
     for: a lock (a read-write lock, too: who waits to write holds up those who come to read), a \
     place, a result that one makes for all";
 
+/// What helps where a poll for one descriptor ended with its timeout.
+pub(super) const TIMED_OUT: &str = "nothing came within the timeout of what it polls for: see whom \
+    it waits for there, and why that one does not answer; where nobody is to answer it is the \
+    program's own sleep, which can be shorter";
+
 /// Whether that is mostly a pipe without room.
 pub(super) fn is_full_pipe(whats: &[(&str, u64)]) -> bool {
     let first = whats.first();

@@ -219,6 +219,10 @@ fn on_paths<'a>(
         if facts.is_of_jobs_before(&request.request, (step.from_ns, step.to_ns)) {
             continue;
         }
+        // See connect-retried.
+        if facts.given_up().slept_for(step).is_some() {
+            continue;
+        }
         let tick = || may_be_tick(model, &path.steps[at..]);
         let Some((is, wait)) = keys.of(facts, request.request, step, &tick) else {
             continue;

@@ -1,6 +1,7 @@
 //! Scripts of events that must, or must not, be `slow-path-wait`.
 
 use serde_json::json;
+use whywait_events::PeerSums;
 use whywait_model::script::Script;
 
 use super::*;
@@ -387,6 +388,50 @@ fn a_sleep_of_the_program_is_its_own() {
         "1 slow request slept 99.3 % of its time in look_up (clock_nanosleep, thread api)"
     );
     assert!(finding.fix.contains("own sleep"), "{}", finding.fix);
+}
+
+/// What it polls for is one thing that is to come, and did not: it is no sleep that the program
+/// wants.
+#[test]
+fn a_poll_for_one_descriptor_that_times_out_is_no_sleep_of_its_own() {
+    let mut script = Script::new();
+    let stack = script.stack(&["serve", "look_up", "poll"]);
+    for n in 0..10 {
+        let at = 10 + 300 * n;
+        script
+            .thread(API, "api")
+            .wait(API, POLL, at + 1, at + 251)
+            .args([9, 1])
+            .stack(stack)
+            .by_timer()
+            .done();
+        script
+            .request(n)
+            .ready(at)
+            .read(at, API)
+            .answered(at + 252, API);
+    }
+    script.peer(&PeerSums {
+        id: 1,
+        address: "10.0.0.7".to_owned(),
+        port: 7001,
+        failed: 10,
+        ..PeerSums::default()
+    });
+    let finding = the_finding(&script);
+    assert!(
+        finding.title.contains("for a timeout (poll) in look_up"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.as_ever, None, "a timeout takes as long each time");
+    assert_eq!(
+        finding.fix,
+        format!(
+            "{}; not made meanwhile: 10 connections to 10.0.0.7:7001",
+            fix::TIMED_OUT
+        )
+    );
 }
 
 /// Twelve requests on three threads: each sleeps seven times for 5 ms in `take_lease`, and then
