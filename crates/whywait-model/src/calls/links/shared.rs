@@ -26,7 +26,7 @@ const UNLIKELY: u64 = 4;
 /// that comes in pieces looks the same.
 pub(super) fn sockets<'a>(
     calls: impl Iterator<Item = &'a Exchange>,
-    answers: &[Ns],
+    answers: &[Answered],
 ) -> BTreeSet<u64> {
     let (mut all, mut counts) = (0, BTreeMap::<u64, (usize, usize)>::new());
     let mut of_peer: BTreeMap<u32, Vec<&Exchange>> = BTreeMap::new();
@@ -52,46 +52,62 @@ pub(super) fn sockets<'a>(
     shared
 }
 
-fn answers_follow(calls: &[&Exchange], answers: &[Ns]) -> bool {
-    let read = calls
-        .iter()
-        .flat_map(|call| [call.first_read_ns, call.last_read_ns]);
-    let mut read: Vec<Ns> = read.flatten().collect();
-    read.sort_unstable();
-    read.dedup();
-    let (Some(first), Some(last)) = (read.first(), read.last()) else {
+/// When a request was read, 0: not known, and when its answer began.
+pub(super) type Answered = (Ns, Ns);
+
+fn answers_follow(calls: &[&Exchange], answers: &[Answered]) -> bool {
+    // Each with when the last byte was written that it may be a reply to.
+    let replies = calls.iter().flat_map(|call| {
+        let read = [call.first_read_ns, call.last_read_ns];
+        read.into_iter().flatten().map(|ns| (ns, call.last_send_ns))
+    });
+    let mut replies: Vec<(Ns, Ns)> = replies.collect();
+    replies.sort_unstable();
+    replies.dedup();
+    let (Some(first), Some(last)) = (replies.first(), replies.last()) else {
         return false;
     };
-    let at_once_ns = (last - first) / read.len() as u64 / UNLIKELY;
-    let follows = |answer_ns: &&Ns| {
-        let after = read.partition_point(|read_ns| read_ns <= *answer_ns);
-        let before = after.checked_sub(1).map(|at| read[at]);
-        before.is_some_and(|read_ns| **answer_ns - read_ns <= at_once_ns)
+    let at_once_ns = (last.0 - first.0) / replies.len() as u64 / UNLIKELY;
+    let follows = |(read_ns, answer_ns): &&Answered| {
+        let after = replies.partition_point(|reply| reply.0 <= *answer_ns);
+        let just_before = replies[..after].iter().rev();
+        let mut just_before = just_before.take_while(|reply| answer_ns - reply.0 <= at_once_ns);
+        just_before.any(|(_, sent_ns)| read_ns <= sent_ns)
     };
     let follow = answers.iter().filter(follows).count();
-    calls.len() >= LEAST_CALLS && follow * 100 >= answers.len() * FOLLOW
+    calls.len() >= LEAST_CALLS && carry_several(calls) && follow * 100 >= answers.len() * FOLLOW
+}
+
+/// Whether some carry more than others, as far as their bytes show: what is written for several at
+/// once is at least twice as long as for one. Else each is one call.
+fn carry_several(calls: &[&Exchange]) -> bool {
+    let mut bytes: Vec<u64> = calls.iter().map(|call| call.bytes_out).collect();
+    bytes.sort_unstable();
+    bytes[bytes.len() * 9 / 10] >= bytes[bytes.len() / 10].saturating_mul(2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Calls on connection 7, of which each fifth had more sent so much later.
+    /// Calls on connection 7, of which each fifth had more sent so much later, and each second one
+    /// carries two.
     fn calls(later_ns: u64) -> Vec<Exchange> {
         let call = |n: u64| Exchange {
             socket: 7,
             first_send_ns: 1_000_000 * n,
             last_send_ns: 1_000_000 * n + if n.is_multiple_of(5) { later_ns } else { 0 },
-            bytes_out: 300,
+            bytes_out: 300 * (1 + n % 2),
             ..Exchange::default()
         };
         (0..40).map(call).collect()
     }
 
-    /// So many answers, each so long after a reply that is read once every millisecond.
-    fn answers(count: u64, after_ns: u64) -> Vec<Ns> {
+    /// So many answers, each so long after a reply that is read once every millisecond. Their
+    /// requests were read before all calls.
+    fn answers(count: u64, after_ns: u64) -> Vec<Answered> {
         (0..count)
-            .map(|n| 1_000_000 * (n % 40) + 600_000 + after_ns)
+            .map(|n| (0, 1_000_000 * (n % 40) + 600_000 + after_ns))
             .collect()
     }
 
@@ -101,10 +117,42 @@ mod tests {
         for call in &mut calls {
             call.first_read_ns = Some(call.first_send_ns + 600_000);
         }
-        let shared = |answers: &[Ns]| sockets(calls.iter(), answers).len();
+        let shared = |answers: &[Answered]| sockets(calls.iter(), answers).len();
         assert_eq!(shared(&answers(80, 200_000)), 1);
         assert_eq!(shared(&answers(80, 300_000)), 0, "at any time");
         assert_eq!(shared(&answers(59, 200_000)), 0, "each may have its own");
+    }
+
+    #[test]
+    fn a_call_is_for_no_request_that_was_read_after_it_had_been_sent() {
+        let mut calls = calls(0);
+        for call in &mut calls {
+            call.first_read_ns = Some(call.first_send_ns + 600_000);
+        }
+        // Every tenth of them, or one more, was read just after the call was sent: it waited for
+        // something else that the call's end made free.
+        let shared = |late: usize| {
+            let mut answers = answers(80, 0);
+            for (read_ns, answer_ns) in &mut answers[..late] {
+                *read_ns = *answer_ns - 599_999;
+            }
+            sockets(calls.iter(), &answers).len()
+        };
+        assert_eq!(shared(8), 1);
+        assert_eq!(shared(9), 0);
+    }
+
+    #[test]
+    fn calls_that_are_all_alike_carry_one_each() {
+        let calls = calls(0).into_iter();
+        let calls: Vec<Exchange> = calls
+            .map(|call| Exchange {
+                first_read_ns: Some(call.first_send_ns + 600_000),
+                bytes_out: call.bytes_out.min(599),
+                ..call
+            })
+            .collect();
+        assert_eq!(sockets(calls.iter(), &answers(80, 0)).len(), 0);
     }
 
     #[test]
