@@ -156,7 +156,12 @@ impl<'m> JobQueue<'m> {
         // Who wakes readers for another reason, as one does that accepts their connections, or
         // polls for a runtime, never sleeps in a job, or next to nothing beside those who do.
         if jobs_do == JobsDo::Sleep {
-            let asleep = who_sleeps(&sleeps, load.at_a_time, |tid| model.role(tid));
+            let queues = workers.queues(model);
+            let alike = |one: u32, other: u32| {
+                let mut of_both = queues.get(&one).into_iter().zip(queues.get(&other));
+                model.role(one) == model.role(other) && of_both.all(|(one, other)| one == other)
+            };
+            let asleep = who_sleeps(&sleeps, load.at_a_time, alike);
             workers.tids.retain(|tid| asleep.contains(tid));
         }
         // Nobody was seen to hand these workers a job, and requests are done many at a time: they
@@ -243,12 +248,12 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
     groups
 }
 
-/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it, and others of
-/// their kind.
-fn who_sleeps<R: PartialEq>(
+/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it, and others that
+/// are `alike`.
+fn who_sleeps(
     sleeps: &[(&Wait, u64)],
     at_a_time: usize,
-    kind: impl Fn(u32) -> R,
+    alike: impl Fn(u32, u32) -> bool,
 ) -> BTreeSet<u32> {
     let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
     for (wait, ns) in sleeps {
@@ -260,7 +265,7 @@ fn who_sleeps<R: PartialEq>(
     let most_ns = sum(asleep.iter().take(at_a_time).map(|(_, ns)| *ns));
     let of_all = |tid: u32| {
         let mut most = asleep.iter().take(at_a_time);
-        most.any(|(one, _)| kind(*one) == kind(tid))
+        most.any(|(one, _)| *one == tid || alike(*one, tid))
     };
     let all_but_a_bit = Share::new(most_ns, all_ns).is_at_least(*ALL_OF_IT);
     let tids = asleep.iter().map(|(tid, _)| *tid);
@@ -348,7 +353,7 @@ mod tests {
             .collect();
         let sleeps: Vec<(&Wait, u64)> = waits.iter().zip(slept_ns.iter().copied()).collect();
         // The second one is of another kind.
-        let asleep = who_sleeps(&sleeps, at_a_time, |tid| tid == 2);
+        let asleep = who_sleeps(&sleeps, at_a_time, |one, other| (one == 2) == (other == 2));
         asleep.into_iter().collect()
     }
 
