@@ -13,6 +13,7 @@
 //! not be known.
 
 mod load;
+mod tries;
 mod workers;
 
 use std::cmp::Reverse;
@@ -61,6 +62,8 @@ pub(crate) struct JobQueue<'m> {
     pub(crate) serves_more: bool,
     /// What the jobs mostly do.
     pub(crate) jobs_do: JobsDo,
+    /// They sleep again and again until something is as they want.
+    pub(crate) tries: bool,
 }
 
 /// What jobs mostly do.
@@ -185,13 +188,17 @@ impl<'m> JobQueue<'m> {
             return None;
         }
         let reasons = reasons::of(model, sleeps.iter().copied());
+        // What they try for shows in no sleep of theirs.
+        let tries = jobs_do == JobsDo::Sleep && tries::dominate(&sleeps, &jobs);
         let elsewhere = reasons::queues_elsewhere(model, &workers.tids, &reasons);
+        let elsewhere = elsewhere.filter(|_| !tries);
         // What they wait for answers one after another: more of them would queue there.
         if elsewhere == Some(true) && load.at_a_time == workers.tids.len() {
             return None;
         }
         Some(Self {
             serves_more: elsewhere == Some(false) && jobs_do == JobsDo::Sleep,
+            tries,
             jobs_do,
             reasons,
             reads: workers.read,

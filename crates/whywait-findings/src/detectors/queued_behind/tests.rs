@@ -247,6 +247,44 @@ fn who_works_for_a_loop_need_not_do_its_jobs() {
     assert_eq!(finding.subject["workers"], json!([2, 3]));
 }
 
+/// A loop, thread 1, and two threads whose jobs each sleep so many times, for 200 ms in all.
+fn whose_jobs_sleep(times: usize) -> Finding {
+    let mut script = Script::new();
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    script.thread(1, "loop");
+    let sleeps = script.stack(&["main", "job", "unixSleep", "clock_nanosleep"]);
+    let each = 200 / times as u64;
+    let script = executor_in(script, &[1], |script, tid, from| {
+        for at in (from..from + 200).step_by(each as usize) {
+            script.sleeps(tid, sleeps, at, at + each);
+        }
+    });
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    finding.clone()
+}
+
+#[test]
+fn jobs_that_sleep_again_and_again_try_for_something() {
+    let finding = whose_jobs_sleep(8);
+    assert!(
+        finding.fix.contains("what the jobs try for"),
+        "{}",
+        finding.fix
+    );
+    assert!(
+        finding
+            .title
+            .ends_with("which sleep again and again in the only 2 threads"),
+        "{}",
+        finding.title
+    );
+    let finding = whose_jobs_sleep(1);
+    assert!(!finding.fix.contains("try for"), "{}", finding.fix);
+}
+
 /// Of threads that all have one name, two do the loop's jobs and wait for them at one word; two
 /// others work for the runtime, and wait for that at another one. One of these ends a sleep of the
 /// loop now and then, too, and slept for a moment otherwise.

@@ -141,11 +141,13 @@ pub(super) fn finding(
     // A full pipe is a reader that is slower than who writes, and a full queue one that is slower
     // than who connects: it could be quicker.
     let backed_up = fix::is_full_pipe(&whats) || fix::is_full_backlog(&whats);
+    // Who has what these try for could have it for less.
+    let awaits = tries.as_ref().is_some_and(Tries::await_something);
     let finding = finding
         .takes_as_long(
             shares
                 .as_ever(&bound.saving)
-                .filter(|_| !device && !backed_up && in_others.is_none()),
+                .filter(|_| !device && !backed_up && !awaits && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)
