@@ -156,8 +156,8 @@ impl Closed {
 }
 
 /// Requests that keep one of two connections to a database, at port 7002, across a call of 50 ms to
-/// the peer; and after each of these calls two that make none, and are answered so long after it,
-/// in milliseconds. They were read 60 ms before, as the next call begins at once.
+/// the peer; and after each of these calls some that make none, one to three, and are answered so
+/// long after it, in milliseconds. They were read 60 ms before, as the next call begins at once.
 pub(crate) fn kept_across(answered_after_ms: u64) -> Script {
     let mut script = Script::new();
     script.thread(LOOP, "loop");
@@ -167,11 +167,11 @@ pub(crate) fn kept_across(answered_after_ms: u64) -> Script {
             bytes_out: 60,
             ..call(n % 2, n as u32, from, to)
         });
-        let request = script.request(3 * n + 1).epoll(7).ready(from - 70);
+        let request = script.request(4 * n + 1).epoll(7).ready(from - 70);
         request.read(from - 70, LOOP).answered(to + 1, LOOP);
-        for other in 2..=3 {
+        for other in 2..=2 + n % 3 {
             let (read, answered) = (to - 60, to + answered_after_ms);
-            let request = script.request(3 * n + other).epoll(7).ready(read);
+            let request = script.request(4 * n + other).epoll(7).ready(read);
             request.read(read, LOOP).answered(answered, LOOP);
         }
     }

@@ -56,48 +56,64 @@ pub(super) fn sockets<'a>(
 pub(super) type Answered = (Ns, Ns);
 
 fn answers_follow(calls: &[&Exchange], answers: &[Answered]) -> bool {
-    // Each with when the last byte was written that it may be a reply to.
-    let replies = calls.iter().flat_map(|call| {
+    // With the place of the call that each may be the reply to.
+    let replies = calls.iter().enumerate().flat_map(|(at, call)| {
         let read = [call.first_read_ns, call.last_read_ns];
-        read.into_iter().flatten().map(|ns| (ns, call.last_send_ns))
+        read.into_iter().flatten().map(move |ns| (ns, at))
     });
-    let mut replies: Vec<(Ns, Ns)> = replies.collect();
+    let mut replies: Vec<(Ns, usize)> = replies.collect();
     replies.sort_unstable();
     replies.dedup();
     let (Some(first), Some(last)) = (replies.first(), replies.last()) else {
         return false;
     };
     let at_once_ns = (last.0 - first.0) / replies.len() as u64 / UNLIKELY;
-    let follows = |(read_ns, answer_ns): &&Answered| {
+    let followed = |(read_ns, answer_ns): &Answered| {
         let after = replies.partition_point(|reply| reply.0 <= *answer_ns);
         let just_before = replies[..after].iter().rev();
         let mut just_before = just_before.take_while(|reply| answer_ns - reply.0 <= at_once_ns);
-        just_before.any(|(_, sent_ns)| read_ns <= sent_ns)
+        just_before.find(|(_, at)| *read_ns <= calls[*at].last_send_ns)
     };
-    let follow = answers.iter().filter(follows).count();
-    calls.len() >= LEAST_CALLS && carry_several(calls) && follow * 100 >= answers.len() * FOLLOW
+    let mut carried: Vec<Carried> = calls.iter().map(|call| (0, call.bytes_out)).collect();
+    let mut follow = 0;
+    for (_, at) in answers.iter().filter_map(followed) {
+        carried[*at].0 += 1;
+        follow += 1;
+    }
+    let many = calls.len() >= LEAST_CALLS && follow * 100 >= answers.len() * FOLLOW;
+    many && longer_for_more(carried)
 }
 
-/// Whether some carry more than others, as far as their bytes show: what is written for several at
-/// once is at least twice as long as for one. Else each is one call.
-fn carry_several(calls: &[&Exchange]) -> bool {
-    let mut bytes: Vec<u64> = calls.iter().map(|call| call.bytes_out).collect();
-    bytes.sort_unstable();
-    bytes[bytes.len() * 9 / 10] >= bytes[bytes.len() / 10].saturating_mul(2)
+/// How many answers followed on a call's reply, and how many bytes it has.
+type Carried = (u64, u64);
+
+/// Whether calls on which more answers follow are longer: what is written for several at once is.
+/// By half as much at least as if each request's part were as long as any other's. Else each is one
+/// call, whatever its length, and the others wait for what its end makes free. Where as many follow
+/// on each it does not show.
+fn longer_for_more(mut calls: Vec<Carried>) -> bool {
+    calls.retain(|(answers, _)| *answers > 0);
+    calls.sort_by_key(|(answers, _)| *answers);
+    let half = calls.len() / 2;
+    let sums = |calls: &[Carried]| {
+        let sum = |of: fn(&Carried) -> u64| calls.iter().map(of).map(u128::from).sum::<u128>();
+        (sum(|one| one.0), sum(|one| one.1))
+    };
+    let (few, more) = (sums(&calls[..half]), sums(&calls[calls.len() - half..]));
+    2 * more.1.saturating_sub(few.1) * few.0 >= (more.0 - few.0) * few.1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Calls on connection 7, of which each fifth had more sent so much later, and each second one
-    /// carries two.
+    /// Calls on connection 7, of which each fifth had more sent so much later.
     fn calls(later_ns: u64) -> Vec<Exchange> {
         let call = |n: u64| Exchange {
             socket: 7,
             first_send_ns: 1_000_000 * n,
             last_send_ns: 1_000_000 * n + if n.is_multiple_of(5) { later_ns } else { 0 },
-            bytes_out: 300 * (1 + n % 2),
+            bytes_out: 300,
             ..Exchange::default()
         };
         (0..40).map(call).collect()
@@ -111,48 +127,61 @@ mod tests {
             .collect()
     }
 
+    /// Calls that carry one to three each, some 600 us after which that many are answered, 80 in
+    /// all. Their requests were read before all calls.
+    fn answered(bytes_out: fn(u64) -> u64, after_ns: u64) -> (Vec<Exchange>, Vec<Answered>) {
+        let mut calls = calls(0);
+        let mut answers = Vec::new();
+        for (n, call) in (0..).zip(&mut calls) {
+            let read_ns = call.first_send_ns + 600_000;
+            call.first_read_ns = Some(read_ns);
+            call.bytes_out = bytes_out(n);
+            answers.extend((0..=n % 3).map(|_| (0, read_ns + after_ns)));
+        }
+        answers.push((0, 40_000_000));
+        (calls, answers)
+    }
+
+    /// A hundred bytes for each.
+    fn in_each(n: u64) -> u64 {
+        100 * (1 + n % 3)
+    }
+
     #[test]
     fn answers_that_follow_on_replies_share_a_connection() {
-        let mut calls = calls(0);
-        for call in &mut calls {
-            call.first_read_ns = Some(call.first_send_ns + 600_000);
-        }
-        let shared = |answers: &[Answered]| sockets(calls.iter(), answers).len();
-        assert_eq!(shared(&answers(80, 200_000)), 1);
-        assert_eq!(shared(&answers(80, 300_000)), 0, "at any time");
-        assert_eq!(shared(&answers(59, 200_000)), 0, "each may have its own");
+        let shared = |after_ns, count: usize| {
+            let (calls, answers) = answered(in_each, after_ns);
+            sockets(calls.iter(), &answers[..count]).len()
+        };
+        assert_eq!(shared(200_000, 80), 1);
+        assert_eq!(shared(300_000, 80), 0, "at any time");
+        assert_eq!(shared(200_000, 59), 0, "each may have its own");
     }
 
     #[test]
     fn a_call_is_for_no_request_that_was_read_after_it_had_been_sent() {
-        let mut calls = calls(0);
-        for call in &mut calls {
-            call.first_read_ns = Some(call.first_send_ns + 600_000);
-        }
-        // Every tenth of them, or one more, was read just after the call was sent: it waited for
+        // Nearly a tenth of them, or more, was read just after the call was sent: it waited for
         // something else that the call's end made free.
         let shared = |late: usize| {
-            let mut answers = answers(80, 0);
-            for (read_ns, answer_ns) in &mut answers[..late] {
+            let (calls, mut answers) = answered(in_each, 0);
+            for (read_ns, answer_ns) in answers.iter_mut().skip(1).step_by(9).take(late) {
                 *read_ns = *answer_ns - 599_999;
             }
             sockets(calls.iter(), &answers).len()
         };
-        assert_eq!(shared(8), 1);
-        assert_eq!(shared(9), 0);
+        assert_eq!(shared(7), 1);
+        assert_eq!(shared(8), 0);
     }
 
     #[test]
-    fn calls_that_are_all_alike_carry_one_each() {
-        let calls = calls(0).into_iter();
-        let calls: Vec<Exchange> = calls
-            .map(|call| Exchange {
-                first_read_ns: Some(call.first_send_ns + 600_000),
-                bytes_out: call.bytes_out.min(599),
-                ..call
-            })
-            .collect();
-        assert_eq!(sockets(calls.iter(), &answers(80, 0)).len(), 0);
+    fn calls_of_any_length_that_are_no_longer_for_more_carry_one_each() {
+        let shared = |bytes_out| {
+            let (calls, answers) = answered(bytes_out, 0);
+            sockets(calls.iter(), &answers).len()
+        };
+        assert_eq!(shared(|n| 100 + in_each(n)), 1, "with a head");
+        assert_eq!(shared(|_| 100), 0);
+        assert_eq!(shared(|n| 100 * (1 + n / 3 % 4)), 0, "of any length");
     }
 
     #[test]
