@@ -189,9 +189,9 @@ impl<'m> Queue<'m> {
         if !is_queue || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
             return None;
         }
-        let (mut victims, shorter) = waited(&pairs, &calls, &flow);
         let bystanders = bystanders::of(all, &pairs, &calls, &flow, at_once_ns(spacing_ns));
         let calls_none = bystanders.len();
+        let (mut victims, shorter) = waited(&pairs, &calls, &flow, calls_none > 0);
         victims.extend(bystanders.into_iter().filter(|one| one.request.counts()));
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
@@ -708,19 +708,26 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
-/// as ever were. Those that did for [`SLOW_NS`], and the others.
+/// as ever were. Those that did for [`SLOW_NS`], and the others. `until_answered`: some may be one
+/// that makes no call, and wait for longer than until the end of that which is taken for its own.
 fn waited<'m>(
     pairs: &Pairs<'m>,
     calls: &[Interval],
     flow: &Flow,
+    until_answered: bool,
 ) -> (Vec<QueuedRequest<'m>>, Vec<QueuedRequest<'m>>) {
     let full = flow.full.iter().chain(&flow.handed).copied();
     let full = Covered::new(merged(full.collect()));
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
-    all.filter_map(|((request, (from_ns, _)), own)| {
+    all.filter_map(|((request, (from_ns, answered_ns)), own)| {
         let own = || own.iter().map(|at| calls[*at]);
         // What comes after the last reply is its own work.
-        let until_ns = own().map(|call| call.1).max()?;
+        let ended_ns = own().map(|call| call.1).max()?;
+        let until_ns = if until_answered {
+            *answered_ns
+        } else {
+            ended_ns
+        };
         let in_calls_ns = sum(own().map(|call| full.within(call)));
         let waited_ns = full.within((*from_ns, until_ns));
         Some(QueuedRequest {
