@@ -4,9 +4,11 @@
 //! Connections and calls do not matter.
 //!
 //! Such workers have a place of rest: the sleeps there are ended by who hands jobs out, or by one
-//! another. Whoever is not there has a job. While requests wait, never more than so many jobs are
-//! under way: as many as there are workers, or fewer, where something before them lets only so many
-//! through (one queue that keeps the order, a limit of libuv's on look-ups).
+//! another. Whoever is not there has a job. (Who is given work at another futex word than those who
+//! sleep in jobs, and hardly ever sleeps in one, is of another executor.) While requests wait,
+//! never more than so many jobs are under way: as many as there are workers, or fewer, where
+//! something before them lets only so many through (one queue that keeps the order, a limit of
+//! libuv's on look-ups).
 //!
 //! Jobs are taken in the order in which requests were read. So each begins when all that were read
 //! before it are done, but for as many as are under way at a time. Which worker did which job need

@@ -141,12 +141,12 @@ fn finding(
         .explains(Explained::Places)
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(pool.evidence())
+        .evidence(kept.as_ref().map(|kept| kept.evidence(queue)))
         .evidence([
             Evidence::of_ns(queue.full_ns, limit(queue)),
             Evidence::new(queue.handover()),
             Evidence::new(of_peer(queue)),
         ])
-        .evidence(kept.as_ref().map(|kept| kept.evidence(queue)))
         .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .evidence(
             queue
@@ -214,9 +214,10 @@ impl KeptAcross {
             to => format!("just as many connections are open to {}", list(to)),
         };
         Evidence::new(format!(
-            "{} of them make no such call, and yet they are answered right after one has ended: \
-             what they wait for is kept by who makes it; {open}",
+            "about {} of them make no call to {}, and yet they are answered right after one has \
+             ended: what they wait for is kept by who makes it; {open}",
             count(queue.calls_none as u64),
+            self.called,
         ))
     }
 }
