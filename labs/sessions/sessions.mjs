@@ -1,6 +1,6 @@
 // The same server on node.
 //
-//   node sessions.mjs transaction|session DATABASE --pool N
+//   node sessions.mjs transaction|session|mixed|apart DATABASE --pool N
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
@@ -78,14 +78,36 @@ async function session(service, calls) {
   return begun;
 }
 
+async function query() {
+  const connection = await pool.take();
+  const begun = nowMs();
+  await ask(connection);
+  pool.give(connection);
+  return begun;
+}
+
+async function apart(service, calls) {
+  const begun = await query();
+  await callService(service, calls);
+  await query();
+  return begun;
+}
+
+// The path is 1000 * client + round.
+function workOf(request) {
+  const client = Math.floor(Number(request.url.slice(1)) / 1000);
+  if (what === 'transaction' || what === 'session') return { transaction, session }[what];
+  if (client % 2) return query;
+  return what === 'apart' ? apart : session;
+}
+
 const services = new WeakMap();
 const server = http.createServer(async (request, response) => {
   const read = nowMs();
   const calls = [];
   // Each client's connection has one to the other service of its own.
   if (!services.has(request.socket)) services.set(request.socket, await connect('127.0.0.2'));
-  const work = what === 'transaction' ? transaction : session;
-  const begun = await work(services.get(request.socket), calls);
+  const begun = await workOf(request)(services.get(request.socket), calls);
   const body = JSON.stringify({ read, begun, ended: nowMs(), calls });
   response.writeHead(200, { 'Content-Length': body.length });
   response.end(body);

@@ -1,10 +1,12 @@
 """An asyncio server whose requests each have a transaction, and ask another service.
 
-    sessions.py transaction|session|limit DATABASE --pool N
+    sessions.py transaction|session|limit|mixed|apart DATABASE --pool N
 
 transaction  BEGIN, 20 ms of thought, UPDATE, COMMIT on a connection of the pool; then the call
 session      a query, the call, and a query, all with the same connection in its hands
 limit        no pool: so many requests at a time may call, each on a connection of its client's own
+mixed        each second client's requests have such a session, the others' a query and no call
+apart        the same, and a session gives its connection back before the call
 """
 
 import argparse
@@ -57,6 +59,18 @@ async def session(database, service, calls, free):
     return begun
 
 
+async def query(database, service, calls, free):
+    begun = now_ms()
+    await ask(database)
+    free()
+    return begun
+
+
+def client_of(head):
+    """The path is 1000 * client + round."""
+    return int(head.split(b" ")[1].strip(b"/")) // 1000
+
+
 class Server:
     def __init__(self, args):
         self.args = args
@@ -72,6 +86,19 @@ class Server:
         database = await self.pool.get()
         return await work(database, service, calls, lambda: self.pool.put_nowait(database))
 
+    async def apart(self, service, calls):
+        begun = await self.from_pool(query, service, calls)
+        await call_service(service, calls)
+        await self.from_pool(query, service, calls)
+        return begun
+
+    async def of_client(self, client, service, calls):
+        if client % 2:
+            return await self.from_pool(query, service, calls)
+        if self.args.what == "apart":
+            return await self.apart(service, calls)
+        return await self.from_pool(session, service, calls)
+
     async def limited(self, service, calls):
         async with self.turns:
             begun = now_ms()
@@ -83,9 +110,11 @@ class Server:
         work = {"transaction": transaction, "session": session}.get(self.args.what)
         try:
             while True:
-                await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
                 read, calls = now_ms(), []
-                if work:
+                if self.args.what in ("mixed", "apart"):
+                    begun = await self.of_client(client_of(head), service, calls)
+                elif work:
                     begun = await self.from_pool(work, service, calls)
                 else:
                     begun = await self.limited(service, calls)
@@ -103,7 +132,8 @@ class Server:
 
 async def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["transaction", "session", "limit"])
+    what = ["transaction", "session", "limit", "mixed", "apart"]
+    parser.add_argument("what", choices=what)
     parser.add_argument("database")
     parser.add_argument("--pool", type=int, required=True)
     args = parser.parse_args()

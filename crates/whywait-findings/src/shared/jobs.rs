@@ -4,15 +4,18 @@
 //! Connections and calls do not matter.
 //!
 //! Such workers have a place of rest: the sleeps there are ended by who hands jobs out, or by one
-//! another. Whoever is not there has a job. While requests wait, never more than so many jobs are
-//! under way: as many as there are workers, or fewer, where something before them lets only so many
-//! through (one queue that keeps the order, a limit of libuv's on look-ups).
+//! another. Whoever is not there has a job. (Who is given work at another futex word than those who
+//! sleep in jobs, and hardly ever sleeps in one, is of another executor.) While requests wait,
+//! never more than so many jobs are under way: as many as there are workers, or fewer, where
+//! something before them lets only so many through (one queue that keeps the order, a limit of
+//! libuv's on look-ups).
 //!
 //! Jobs are taken in the order in which requests were read. So each begins when all that were read
 //! before it are done, but for as many as are under way at a time. Which worker did which job need
 //! not be known.
 
 mod load;
+mod tries;
 mod workers;
 
 use std::cmp::Reverse;
@@ -61,6 +64,8 @@ pub(crate) struct JobQueue<'m> {
     pub(crate) serves_more: bool,
     /// What the jobs mostly do.
     pub(crate) jobs_do: JobsDo,
+    /// They sleep again and again until something is as they want.
+    pub(crate) tries: bool,
 }
 
 /// What jobs mostly do.
@@ -156,7 +161,12 @@ impl<'m> JobQueue<'m> {
         // Who wakes readers for another reason, as one does that accepts their connections, or
         // polls for a runtime, never sleeps in a job, or next to nothing beside those who do.
         if jobs_do == JobsDo::Sleep {
-            let asleep = who_sleeps(&sleeps, load.at_a_time, |tid| model.role(tid));
+            let queues = workers.queues(model);
+            let alike = |one: u32, other: u32| {
+                let mut of_both = queues.get(&one).into_iter().zip(queues.get(&other));
+                model.role(one) == model.role(other) && of_both.all(|(one, other)| one == other)
+            };
+            let asleep = who_sleeps(&sleeps, load.at_a_time, alike);
             workers.tids.retain(|tid| asleep.contains(tid));
         }
         // Nobody was seen to hand these workers a job, and requests are done many at a time: they
@@ -180,13 +190,17 @@ impl<'m> JobQueue<'m> {
             return None;
         }
         let reasons = reasons::of(model, sleeps.iter().copied());
+        // What they try for shows in no sleep of theirs.
+        let tries = jobs_do == JobsDo::Sleep && tries::dominate(&sleeps, &jobs);
         let elsewhere = reasons::queues_elsewhere(model, &workers.tids, &reasons);
+        let elsewhere = elsewhere.filter(|_| !tries);
         // What they wait for answers one after another: more of them would queue there.
         if elsewhere == Some(true) && load.at_a_time == workers.tids.len() {
             return None;
         }
         Some(Self {
             serves_more: elsewhere == Some(false) && jobs_do == JobsDo::Sleep,
+            tries,
             jobs_do,
             reasons,
             reads: workers.read,
@@ -243,12 +257,12 @@ fn groups<'m>(facts: &Facts<'m>) -> Vec<Readings<'m>> {
     groups
 }
 
-/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it, and others of
-/// their kind.
-fn who_sleeps<R: PartialEq>(
+/// Who sleeps in jobs: all of them, or so many if they have all but a bit of it, and others that
+/// are `alike`.
+fn who_sleeps(
     sleeps: &[(&Wait, u64)],
     at_a_time: usize,
-    kind: impl Fn(u32) -> R,
+    alike: impl Fn(u32, u32) -> bool,
 ) -> BTreeSet<u32> {
     let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
     for (wait, ns) in sleeps {
@@ -260,7 +274,7 @@ fn who_sleeps<R: PartialEq>(
     let most_ns = sum(asleep.iter().take(at_a_time).map(|(_, ns)| *ns));
     let of_all = |tid: u32| {
         let mut most = asleep.iter().take(at_a_time);
-        most.any(|(one, _)| kind(*one) == kind(tid))
+        most.any(|(one, _)| *one == tid || alike(*one, tid))
     };
     let all_but_a_bit = Share::new(most_ns, all_ns).is_at_least(*ALL_OF_IT);
     let tids = asleep.iter().map(|(tid, _)| *tid);
@@ -353,7 +367,7 @@ mod tests {
             .collect();
         let sleeps: Vec<(&Wait, u64)> = waits.iter().zip(slept_ns.iter().copied()).collect();
         // The second one is of another kind.
-        let asleep = who_sleeps(&sleeps, at_a_time, |tid| tid == 2);
+        let asleep = who_sleeps(&sleeps, at_a_time, |one, other| (one == 2) == (other == 2));
         asleep.into_iter().collect()
     }
 

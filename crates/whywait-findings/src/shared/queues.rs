@@ -24,6 +24,8 @@ use crate::shared::traffic::{
 };
 use crate::shared::workers::{OfProcess, OfProgram};
 
+mod bystanders;
+
 /// What a peer does with more calls at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capacity {
@@ -62,6 +64,9 @@ pub(crate) struct Queue<'m> {
     /// A call, in the middle, or several of a request for which it kept a connection.
     pub(crate) call_ns: u64,
     pub(crate) kept: bool,
+    /// So many of those that waited make no call to it: the connections to it are not what they
+    /// wait for.
+    pub(crate) calls_none: usize,
     /// So much of that is in calls, in the middle.
     pub(crate) in_calls_ns: u64,
     /// Whom a request calls while it keeps a connection, and how long that takes, in the middle.
@@ -195,7 +200,11 @@ impl<'m> Queue<'m> {
             return None;
         }
         let shown_ns = flow.shown_since(&calls, started_ns);
-        let (victims, shorter) = waited(&pairs, &calls, &flow, shown_ns);
+        let bystanders =
+            bystanders::of(all, &pairs, &calls, &flow, shown_ns, at_once_ns(spacing_ns));
+        let calls_none = bystanders.len();
+        let (mut victims, shorter) = waited(&pairs, &calls, &flow, shown_ns, calls_none > 0);
+        victims.extend(bystanders.into_iter().filter(|one| one.request.counts()));
         let slow_ns = all.iter().filter_map(|request| request.took_ns());
         let slow_ns = sum(slow_ns.filter(|ns| *ns >= *SLOW_NS));
         let waited_ns = sum(victims.iter().map(|victim| victim.waited_ns));
@@ -213,7 +222,9 @@ impl<'m> Queue<'m> {
         Some(Queue {
             capacity,
             kept,
-            replay: replayed(&pairs, &calls, flow.most),
+            // Who makes no call has no part in that of the calls.
+            replay: replayed(&pairs, &calls, flow.most).filter(|_| calls_none == 0),
+            calls_none,
             most: flow.most,
             full_ns: flow.full_ns,
             waited_ns: flow.waited_ns,
@@ -663,7 +674,7 @@ impl Flow {
     }
 
     fn is_queue(&self, spacing_ns: u64) -> bool {
-        let at_once_ns = QUEUE_AT_ONCE_NS.min(BY_CHANCE.of(spacing_ns));
+        let at_once_ns = at_once_ns(spacing_ns);
         let prompt = self.handovers.iter().filter(|ns| **ns <= at_once_ns);
         let prompt = prompt.count() as u64;
         self.is_capped()
@@ -676,6 +687,11 @@ impl Flow {
         self.handovers.len() >= *QUEUE_MIN_HANDOVERS
             && Share::new(self.full_ns, self.waited_ns).is_at_least(*QUEUE_FULL)
     }
+}
+
+/// What comes so soon after another thing has to do with it, where one comes every so often.
+fn at_once_ns(spacing_ns: u64) -> u64 {
+    QUEUE_AT_ONCE_NS.min(BY_CHANCE.of(spacing_ns))
 }
 
 /// Until when requests may have calls to a peer.
@@ -737,20 +753,27 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
 /// as ever were. Those that did for [`SLOW_NS`], and the others. Until `shown_ns` it does not show
-/// what was under way.
+/// what was under way. `until_answered`: some may be one that makes no call, and wait for longer
+/// than until the end of that which is taken for its own.
 fn waited<'m>(
     pairs: &Pairs<'m>,
     calls: &[Interval],
     flow: &Flow,
     shown_ns: Ns,
+    until_answered: bool,
 ) -> (Vec<QueuedRequest<'m>>, Vec<QueuedRequest<'m>>) {
     let full = flow.full.iter().chain(&flow.handed).copied();
     let full = Covered::new(merged(full.collect()));
     let all = pairs.requests.iter().zip(&pairs.served).zip(&pairs.calls);
-    all.filter_map(|((request, (from_ns, _)), own)| {
+    all.filter_map(|((request, (from_ns, answered_ns)), own)| {
         let own = || own.iter().map(|at| calls[*at]);
         // What comes after the last reply is its own work.
-        let until_ns = own().map(|call| call.1).max()?;
+        let ended_ns = own().map(|call| call.1).max()?;
+        let until_ns = if until_answered {
+            *answered_ns
+        } else {
+            ended_ns
+        };
         let called_ns = own().map(|call| call.0).min()?;
         let (read_ns, _) = served(request)?;
         let in_calls_ns = sum(own().map(|call| full.within(call)));

@@ -1,6 +1,6 @@
 //! What a report must not say, whatever was recorded: more than its own tables have.
 
-use whywait_events::Part;
+use whywait_events::{Exchange, Part};
 use whywait_findings::{Evidence, Facts, Finding, SavingKind, Verdict, verdict};
 use whywait_model::{Model, WaitClass};
 
@@ -46,6 +46,8 @@ pub(crate) fn unconserved(model: &Model, findings: &[Finding]) -> Vec<String> {
             // Of a call that has no reply yet it is not known what it takes.
             let known = rows.clone().all(|row| row.unanswered == 0);
             let took_ns: u64 = rows.map(|row| row.total_ns).sum();
+            let together = finding.subject.contains_key("shared_connection");
+            let known = known && !(together && carry_several(model, peer));
             if known {
                 at_most("the calls to its peer", took_ns, ns);
             }
@@ -115,10 +117,9 @@ fn locks_ns(model: &Model) -> u64 {
 /// How much of requests' time a finding says was in calls to a peer.
 fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     let says = |key: &str| finding.subject.contains_key(key);
-    // Who waits for a connection to a peer is not yet in a call; the calls of a connection that
-    // several share are known together only; who waits for another one's call has none of its own.
-    // What passes between calls is none.
-    let other = says("saturated") || says("shared_connection") || says("awaited_together");
+    // Who waits for a connection to a peer is not yet in a call; who waits for another one's call
+    // has none of its own. What passes between calls is none.
+    let other = says("saturated") || says("awaited_together");
     let in_calls = ["slow-upstream", "serial-calls"].contains(&finding.code.name()) && !other;
     let of = |what: &str| {
         let mut evidence = finding.evidence.iter();
@@ -128,6 +129,21 @@ fn claimed_of_peer(finding: &Finding) -> Option<u64> {
     let between_ns = of(" passes between the calls of ").and_then(|between| between.ns);
     let claim_ns = of(" took: ")?.ns.filter(|_| in_calls)?;
     Some(claim_ns - behind_ns.unwrap_or(0) - between_ns.unwrap_or(0))
+}
+
+/// Whether connections to a peer carry several calls at a time: more was sent before the reply, or
+/// some of what is recorded as a call is as long as two others. Then what they take together is
+/// more than is recorded.
+fn carry_several(model: &Model, address: Option<&str>) -> bool {
+    let is_its = |call: &&Exchange| {
+        let peer = model.peer(call.peer);
+        peer.is_some_and(|peer| Some(peer.address().as_str()) == address)
+    };
+    let calls = || model.exchanges().iter().filter(is_its);
+    let bytes = || calls().map(|call| call.bytes_out);
+    let shortest = bytes().min().unwrap_or(0);
+    calls().any(|call| call.last_send_ns > call.first_send_ns)
+        || bytes().any(|bytes| bytes >= shortest.saturating_mul(2))
 }
 
 /// That nothing wrong is said to be found though no finding explains most of slow requests' time.

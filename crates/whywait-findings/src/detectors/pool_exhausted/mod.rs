@@ -5,8 +5,9 @@
 //! **Evidence.** See [`queues`]: calls to the peer lie within requests, and never more than so many
 //! are under way at a time, though more requests are. When one ends, the next begins at once: it
 //! was handed over to somebody who waited. It needs no thread and no task: which call is whose does
-//! not matter, for all of them go to the same peer. What else lies in pools, and what a semaphore
-//! guards, looks at tasks show: see [`task_places`].
+//! not matter, for all of them go to the same peer. Requests that make no such call, and yet go on
+//! when one ends, wait for what others keep across it. What else lies in pools, and what a
+//! semaphore guards, looks at tasks show: see [`task_places`].
 //!
 //! **Cost.** For each request the time in which none of its calls was under way, but as many others
 //! as ever were. Of what queued when the recording began also the time before: a bound. A replay of
@@ -21,7 +22,7 @@
 
 use whywait_model::Model;
 use whywait_model::calls::PeerRow;
-use whywait_words::{counted, duration, figure, list, percent};
+use whywait_words::{count, counted, duration, figure, list, percent};
 
 use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
@@ -93,15 +94,19 @@ fn finding(
         severity => severity,
     };
     let peer = queue.traffic.peer;
-    let which = match queue.most {
-        1 => "for the only connection".to_owned(),
-        most if is_limit(queue) => format!("at a limit of {most} calls at a time"),
-        most => format!("for one of {most} connections"),
+    let kept = KeptAcross::of(model, queue);
+    let which = match (&kept, queue.most) {
+        (Some(kept), most) => kept.which(most),
+        (None, 1) => format!("for the only connection to {peer}"),
+        (None, most) if is_limit(queue) => {
+            format!("at a limit of {most} calls at a time to {peer}")
+        }
+        (None, most) => format!("for one of {most} connections to {peer}"),
     };
     let victims = queue.victims.iter().map(|victim| victim.request);
     let tasks = TasksWaitIn::of(facts, victims);
     let title = format!(
-        "{} waited {} of their time {which} to {peer}{}",
+        "{} waited {} of their time {which}{}",
         shares.requests(),
         shares.percent(),
         tasks
@@ -116,6 +121,7 @@ fn finding(
     let tgid = queue.traffic.tgid;
     let fix = match runtime::proxy(model, tgid) {
         Some(proxy) => fix_of_proxy(proxy),
+        None if kept.is_some() => FIX_OF_KEPT,
         None if queue.traffic.share_connections() => FIX_OF_STREAMS,
         None if is_limit(queue) => FIX_OF_LIMIT,
         None => fix(runtime::of_process(model, tgid)),
@@ -137,6 +143,7 @@ fn finding(
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(Queue::before(pool))
         .evidence(pool.evidence())
+        .evidence(kept.as_ref().map(|kept| kept.evidence(queue)))
         .evidence([
             Evidence::of_ns(queue.full_ns, limit(queue)),
             Evidence::new(queue.handover()),
@@ -150,7 +157,9 @@ fn finding(
         )
         .evidence(as_many_open(model, queue).map(Evidence::new))
         .fix(match queue.most {
-            1 => format!("{fix}; if more are allowed, look for a lock held across the call"),
+            1 if kept.is_none() => {
+                format!("{fix}; if more are allowed, look for a lock held across the call")
+            }
             _ => fix.to_owned(),
         });
     let finding = match &tasks {
@@ -169,6 +178,52 @@ const FIX_OF_LIMIT: &str = "look for what lets no more calls through at a time, 
                             are free: a semaphore, a limit of the client library's, connections to \
                             another peer that are kept across the call";
 
+const FIX_OF_KEPT: &str = "give the connection, or whatever it is, back before the call, and take \
+                           one again after it; or keep it for a shorter time, or have more of them \
+                           (the pool's size)";
+
+/// What requests wait for that make no call to the peer whose calls they wait for: others keep it
+/// across these.
+struct KeptAcross {
+    /// The peer.
+    called: String,
+    /// Where as many connections are open as there are such calls at most, and each request may
+    /// have a call.
+    to: Vec<String>,
+}
+
+impl KeptAcross {
+    fn of(model: &Model, queue: &Queue<'_>) -> Option<Self> {
+        (queue.calls_none > 0).then(|| Self {
+            called: queue.traffic.peer.to_string(),
+            to: as_many(model, queue, queue.victims.len() as u64),
+        })
+    }
+
+    fn which(&self, most: usize) -> String {
+        let what = match (&self.to[..], most) {
+            ([to], 1) => format!("for the only connection to {to}"),
+            ([to], most) => format!("for one of {most} connections to {to}"),
+            (_, 1) => "for something".to_owned(),
+            (_, most) => format!("for one of {most} things"),
+        };
+        format!("{what}, which others keep across calls to {}", self.called)
+    }
+
+    fn evidence(&self, queue: &Queue<'_>) -> Evidence {
+        let open = match &self.to[..] {
+            [] => "what it is does not show".to_owned(),
+            to => format!("just as many connections are open to {}", list(to)),
+        };
+        Evidence::new(format!(
+            "about {} of them make no call to {}, and yet they are answered right after one has \
+             ended: what they wait for is kept by who makes it; {open}",
+            count(queue.calls_none as u64),
+            self.called,
+        ))
+    }
+}
+
 /// Whether more connections were open than calls were ever under way, or one carries many at a
 /// time: no connection was waited for, and what lets no more calls through is not known.
 fn is_limit(queue: &Queue<'_>) -> bool {
@@ -178,16 +233,10 @@ fn is_limit(queue: &Queue<'_>) -> bool {
 /// Of a limit: the peers to which just as many connections are open, if there are such. Of short
 /// calls without rows it is not known when they are made.
 fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
-    if !is_limit(queue) {
+    if !is_limit(queue) || queue.calls_none > 0 {
         return None;
     }
-    let calls = model.calls();
-    let own = queue.traffic.peer.address();
-    let as_many = calls.iter().filter(|row| {
-        let open = row.most_open.and_then(|open| usize::try_from(open).ok());
-        row.peer != own && row.calls > 0 && open == Some(queue.most)
-    });
-    let peers: Vec<String> = as_many.map(PeerRow::name).take(*SHOWN).collect();
+    let peers = as_many(model, queue, 1);
     (!peers.is_empty()).then(|| {
         format!(
             "just as many connections are open to {}: if a request keeps one of them across its \
@@ -195,6 +244,18 @@ fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
             list(&peers)
         )
     })
+}
+
+/// The peers to which just as many connections are open as calls are under way at most, and to
+/// which so many calls were made.
+fn as_many(model: &Model, queue: &Queue<'_>, least_calls: u64) -> Vec<String> {
+    let calls = model.calls();
+    let own = queue.traffic.peer.address();
+    let as_many = calls.iter().filter(|row| {
+        let open = row.most_open.and_then(|open| usize::try_from(open).ok());
+        row.peer != own && row.calls >= least_calls && open == Some(queue.most)
+    });
+    as_many.map(PeerRow::name).take(*SHOWN).collect()
 }
 
 /// How many connections there were, and how long all were in use.
@@ -215,6 +276,17 @@ fn limit(queue: &Queue<'_>) -> String {
         true => "each keeping a connection for",
         false => "each with calls of",
     };
+    if queue.calls_none > 0 {
+        return format!(
+            "never more than {} to {} under way at a time; while requests waited so many were for \
+             {} of {}: {}",
+            counted(queue.most, "call"),
+            queue.traffic.peer,
+            duration(queue.full_ns),
+            duration(queue.waited_ns),
+            percent(queue.full_ns, queue.waited_ns),
+        );
+    }
     format!(
         "never more than {} to it under way at a time{open}; while requests waited {all} for {} of \
          {}: {}; then {} requests were under way on average, {each} {}",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::shared::queues::script::{Closed, LOOP, Serves, call, peer};
+use crate::shared::queues::script::{Closed, LOOP, Serves, call, kept_across, peer};
 use crate::shared::task_places::script::passing;
 use whywait_events::PeerSums;
 use whywait_model::script::Script;
@@ -47,6 +47,27 @@ fn requests_that_wait_for_a_connection() {
             "{connections}: {ns} instead of {ms}"
         );
     }
+}
+
+#[test]
+fn who_makes_no_call_may_wait_for_what_others_keep_across_theirs() {
+    let findings = detect(&Facts::of(&kept_across(3).model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert!(
+        finding.title.contains(
+            "for one of 2 connections to 127.0.0.1:7002 (postgres), which others keep across calls \
+             to 127.0.0.1:7001 (python3)"
+        ),
+        "{}",
+        finding.title
+    );
+    assert!(finding.saving.requests > 80, "{:?}", finding.saving);
+    // Those that go on at other times wait for something else.
+    let findings = detect(&Facts::of(&kept_across(9).model()));
+    let across = |finding: &Finding| finding.title.contains("across calls");
+    assert!(!findings.iter().any(across), "{findings:#?}");
 }
 
 #[test]

@@ -172,6 +172,7 @@ struct Who {
     /// The jobs are streams that go on.
     streams: Option<Streams>,
     jobs_do: JobsDo,
+    tries: bool,
     /// Those who do the jobs poll: they are loops, or threads of a runtime.
     runs_tasks: bool,
 }
@@ -236,6 +237,7 @@ impl Who {
             look_ups: queue.jobs_do == JobsDo::Sleep && look_up_names(model, queue),
             streams: Streams::of(queue),
             jobs_do: queue.jobs_do,
+            tries: queue.tries,
             runs_tasks: queue.workers.iter().all(polls),
         }
     }
@@ -288,6 +290,7 @@ impl Who {
         let jobs = match (self.look_ups, &self.streams, self.jobs_do) {
             (true, ..) => "which look up names",
             (_, Some(_), _) => "which are streams that go on,",
+            (_, None, JobsDo::Sleep) if self.tries => "which sleep again and again",
             (_, None, JobsDo::Sleep) => "which sleep",
             (_, None, JobsDo::Compute(_)) => "which compute",
         };
@@ -332,6 +335,7 @@ impl Who {
     fn fix(&self, queue: &JobQueue<'_>) -> String {
         let reason = queue.reasons.first();
         let shorter = match (queue.jobs_do, reason) {
+            _ if queue.tries => String::new(),
             (JobsDo::Compute(Some(_)), _) => {
                 return "do the jobs in several processes, or in native code that lets the \
                         interpreter's lock go; have quick ones done apart; or make the jobs cheaper"
@@ -377,6 +381,12 @@ impl Who {
              UV_THREADPOOL_SIZE, tokio: max_blocking_threads, a JVM: the pool's size), or one of \
              their own for quick jobs"
         };
+        if queue.tries {
+            return format!(
+                "find out what the jobs try for (a lock, a row, a file) and who has that \
+                 meanwhile; have them wait for the event instead, or for shorter times; or {more}"
+            );
+        }
         format!("{more}{shorter}")
     }
 }
@@ -441,6 +451,12 @@ fn would_more_help(model: &Model, queue: &JobQueue<'_>) -> String {
         (JobsDo::Sleep, true) => {
             "when several jobs began to wait at once, they were done at the same time: more at a \
              time would not just queue there"
+                .to_owned()
+        }
+        (JobsDo::Sleep, false) if queue.tries => {
+            "the jobs sleep there again and again with hardly anything in between: they look \
+             whether something is as they want, and try again if not; whether they all have it \
+             sooner when more of them try does not show"
                 .to_owned()
         }
         (JobsDo::Sleep, false) => {

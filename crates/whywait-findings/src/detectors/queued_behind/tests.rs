@@ -122,14 +122,39 @@ fn executor_of(loops: &[u32]) -> Script {
 
 /// The same, whose jobs sleep in a function of that name.
 fn executor_that(loops: &[u32], function: &str) -> Script {
-    const READ: u32 = 0;
     let mut script = Script::new();
     script.thread(2, "executor_0").thread(3, "executor_1");
     for tid in loops {
         script.thread(*tid, "loop");
     }
-    let poll = script.stack(&["main", "run", "epoll_wait"]);
+    executor_in_calls(script, loops, function)
+}
+
+/// … of one loop, whose threads all have this name.
+fn executor_named(name: &str) -> Script {
+    let mut script = Script::new();
+    for tid in 1..=3 {
+        script.thread(tid, name);
+    }
+    executor_in_calls(script, &[1], "fetch_price")
+}
+
+fn executor_in_calls(mut script: Script, loops: &[u32], function: &str) -> Script {
+    const READ: u32 = 0;
     let work = script.stack(&["main", "job", function, "read"]);
+    executor_in(script, loops, |script, tid, from| {
+        let sleeps = script.wait(tid, READ, from, from + 200).stack(work);
+        sleeps.by_softirq().done();
+    })
+}
+
+/// … whose jobs of 200 ms sleep in such a way.
+fn executor_in(
+    mut script: Script,
+    loops: &[u32],
+    sleeps: impl Fn(&mut Script, u32, u64),
+) -> Script {
+    let poll = script.stack(&["main", "run", "epoll_wait"]);
     let mut polled = vec![10; loops.len()];
     for number in 0..48_u64 {
         let tid = 2 + (number % 2) as u32;
@@ -137,11 +162,7 @@ fn executor_that(loops: &[u32], function: &str) -> Script {
         let reader = loops[at];
         let from = 10 + number / 2 * 200 + number % 2 * 10;
         let done = from + 200;
-        script
-            .wait(tid, READ, from, done)
-            .stack(work)
-            .by_softirq()
-            .done();
+        sleeps(&mut script, tid, from);
         script
             .wait(reader, 232, polled[at], done)
             .epoll(7 + at as u32)
@@ -317,6 +338,84 @@ fn who_works_for_a_loop_need_not_do_its_jobs() {
         panic!("expected one finding, got {found:?}");
     };
     assert_eq!(finding.subject["workers"], json!([2, 3]));
+}
+
+/// A loop, thread 1, and two threads whose jobs each sleep so many times, for 200 ms in all.
+fn whose_jobs_sleep(times: usize) -> Finding {
+    let mut script = Script::new();
+    script.thread(2, "executor_0").thread(3, "executor_1");
+    script.thread(1, "loop");
+    let sleeps = script.stack(&["main", "job", "unixSleep", "clock_nanosleep"]);
+    let each = 200 / times as u64;
+    let script = executor_in(script, &[1], |script, tid, from| {
+        for at in (from..from + 200).step_by(each as usize) {
+            script.sleeps(tid, sleeps, at, at + each);
+        }
+    });
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    finding.clone()
+}
+
+#[test]
+fn jobs_that_sleep_again_and_again_try_for_something() {
+    let finding = whose_jobs_sleep(8);
+    assert!(
+        finding.fix.contains("what the jobs try for"),
+        "{}",
+        finding.fix
+    );
+    assert!(
+        finding
+            .title
+            .ends_with("which sleep again and again in the only 2 threads"),
+        "{}",
+        finding.title
+    );
+    let finding = whose_jobs_sleep(1);
+    assert!(!finding.fix.contains("try for"), "{}", finding.fix);
+}
+
+/// Of threads that all have one name, two do the loop's jobs and wait for them at one word; two
+/// others work for the runtime, and wait for that at another one. One of these ends a sleep of the
+/// loop now and then, too, and slept for a moment otherwise.
+#[test]
+fn who_waits_for_work_at_another_word_is_of_another_executor() {
+    const FUTEX: u32 = 202;
+    const JOBS: u64 = 0x1000;
+    const OTHER_WORK: u64 = 0x2000;
+    let mut script = executor_named("node");
+    script.thread(8, "node").thread(9, "node");
+    let take = script.stack(&["pthread_cond_wait"]);
+    let work = script.stack(&["main", "job", "fetch_price", "read"]);
+    for tid in 2..=3 {
+        let rests = script.wait(tid, FUTEX, 0, 9).word(JOBS).stack(take);
+        rests.by(1).done();
+    }
+    let told = script.stack(&["main", "run", "call_compiled", "futex"]);
+    for number in 0..6 {
+        let at = 995 + number * 1000;
+        for tid in 8..=9 {
+            let rests = script.wait(tid, FUTEX, at - 992, at).word(OTHER_WORK);
+            rests.stack(take).by(1).done();
+        }
+        let sleeps = script.wait(9, 0, at + 1, at + 3).stack(work);
+        sleeps.by_softirq().done();
+        let waits = script.wait(1, FUTEX, at + 1, at + 4).stack(told);
+        waits.by(9).done();
+    }
+    let found = detect(&Facts::of(&script.model()));
+    let [finding] = &found[..] else {
+        panic!("expected one finding, got {found:?}");
+    };
+    assert_eq!(finding.subject["workers"], json!([2, 3]));
+    assert!(
+        finding.title.ends_with("which sleep in the only 2 threads"),
+        "{}",
+        finding.title
+    );
 }
 
 /// Two threads that poll one instance in turn, and read while the other one sleeps in a request's

@@ -146,11 +146,13 @@ pub(super) fn finding(
     let backed_up = fix::is_full_pipe(&whats) || fix::is_full_backlog(&whats);
     // A timeout takes as long each time, whatever did not come.
     let timed_out = key.target == WaitTarget::Timer && for_one;
+    // Who has what these try for could have it for less.
+    let awaits = tries.as_ref().is_some_and(Tries::await_something);
     let finding = finding
         .takes_as_long(
             shares
                 .as_ever(&bound.saving)
-                .filter(|_| !device && !backed_up && !timed_out && in_others.is_none()),
+                .filter(|_| !device && !backed_up && !timed_out && !awaits && in_others.is_none()),
         )
         .confidence(confidence(key.target, function.is_some()))
         .about("tid", tid)

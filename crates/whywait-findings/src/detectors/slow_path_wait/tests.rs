@@ -487,6 +487,34 @@ fn what_it_tries_for_again_and_again_may_be_no_lock() {
     assert!(!finding.fix.contains("own sleep"), "{}", finding.fix);
 }
 
+/// Twelve requests that each sleep for 25 ms, so many times, in `unixSleep`, and answer.
+fn polls_for_something(times: fn(u64) -> u64) -> Script {
+    let mut script = Script::new();
+    script.thread(API, "api");
+    let tries = script.stack(&["serve", "unixSleep", "usleep"]);
+    for n in 0..12_u64 {
+        let at = 100 + n * 500;
+        for sleep in 0..times(n) {
+            script.sleeps(API, tries, at + 25 * sleep, at + 25 * (sleep + 1));
+        }
+        let answered = at + 25 * times(n) + 1;
+        let request = script.request(n + 1).ready(at - 1).read(at - 1, API);
+        request.answered(answered, API);
+    }
+    script
+}
+
+#[test]
+fn who_polls_until_something_is_free_could_be_spared_that() {
+    let finding = the_finding(&polls_for_something(|n| 5 + n % 3));
+    assert_eq!(finding.code, Code::of(&DECLARATION));
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.as_ever, None, "{}", finding.title);
+    // So many times and no more is a time to wait.
+    let finding = the_finding(&polls_for_something(|n| 6 + n % 12 / 6 * (n % 2)));
+    assert!(finding.as_ever.is_some(), "{}", finding.title);
+}
+
 #[test]
 fn a_peer_outside_is_medium_confidence() {
     let mut server = server();

@@ -11,7 +11,7 @@ use whywait_words::{counted, duration, percent};
 use super::{Dominated, OfRequest, by_ns};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence};
-use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, Share, TRIES};
+use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, NEARLY_ALL, Share, TRIES};
 use crate::shared::intervals::{Covered, Interval, merged, sum, union_ns};
 use crate::shared::slow_paths;
 
@@ -21,6 +21,8 @@ pub(super) struct Tries<'a> {
     times: usize,
     /// For how long each time, likewise.
     each_ns: u64,
+    /// Some sleep there more often than others: what ends it is neither a count nor a time.
+    until_it_is_so: bool,
     /// What those who have the lock do, if it is one.
     pub(super) lock: Option<PolledLock<'a>>,
 }
@@ -55,7 +57,11 @@ impl<'a> Tries<'a> {
         let mut times: Vec<usize> = again.iter().map(Vec::len).collect();
         times.sort_unstable();
         each.sort_unstable();
+        let until_it_is_so = !times.iter().any(|count| {
+            Share::counted(as_often(&times, *count), times.len()).is_at_least(*NEARLY_ALL)
+        });
         Some(Self {
+            until_it_is_so,
             times: *times.get(times.len() / 2)?,
             each_ns: *each.get(each.len() / 2)?,
             lock: held(facts, group, &stacks),
@@ -69,6 +75,12 @@ impl<'a> Tries<'a> {
             counted(self.times, "time"),
             duration(self.each_ns)
         )
+    }
+
+    /// Whether they wait for something that others bring about, and not for a time: then it could
+    /// be otherwise, however long it takes as a rule.
+    pub(super) fn await_something(&self) -> bool {
+        self.lock.is_some() || self.until_it_is_so
     }
 
     pub(super) fn evidence(&self) -> impl Iterator<Item = Evidence> {
@@ -121,6 +133,13 @@ impl PolledLock<'_> {
         let doing = format!("has the lock, and {doing}");
         Some(Cause::new(facts.model, step.tid, doing, step.stack))
     }
+}
+
+/// How many of these sleep so often, or once more: who sleeps until a time, for a while each, may
+/// miss it once.
+fn as_often(times: &[usize], count: usize) -> usize {
+    let as_often = |times: &&usize| (count..=count + 1).contains(*times);
+    times.iter().filter(as_often).count()
 }
 
 /// The stacks in which some request slept several times. In others, of the same function, those

@@ -1,17 +1,17 @@
 //! Calls that several requests wait for: one of them makes it, and who comes meanwhile waits for
-//! its end. Then they are answered together, right after it.
+//! its end. Then they are answered together, right after it. Where several were there long before
+//! it began they wait for something that its end makes free, as a connection to another peer.
 
 use std::collections::BTreeMap;
 
-use whywait_events::Ns;
 use whywait_model::RequestRef;
 use whywait_words::{counted, duration};
 
 use super::in_calls;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding};
-use crate::numbers::{EXECUTOR_ANSWERS, MIN_REQUESTS, MOST, QUEUE_AT_ONCE_NS, Share};
-use crate::shared::intervals::{Covered, merged};
+use crate::numbers::{EXECUTOR_ANSWERS, MIN_REQUESTS, MOST, NEARLY_ALL, QUEUE_AT_ONCE_NS, Share};
+use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::slow_paths::{Shares, dominates};
 use crate::shared::traffic::{Traffic, served};
 use crate::shared::workers::{OfProcess, OfProgram, of_programs};
@@ -45,32 +45,41 @@ fn of_traffic<'t, 'm>(
     traffic: &'t Traffic<'m>,
     requests: &[RequestRef<'_>],
 ) -> Option<OfProcess<'t, 'm, AwaitedCalls>> {
-    let mut ends: Vec<Ns> = traffic.intervals().iter().map(|call| call.1).collect();
-    ends.sort_unstable();
+    let mut calls = traffic.intervals();
+    calls.sort_unstable_by_key(|call| call.1);
     let under_way = Covered::new(merged(traffic.intervals()));
-    // By the call after which they were answered.
-    let mut after: BTreeMap<Ns, Vec<(u64, u64)>> = BTreeMap::new();
+    // By the call after which they were answered: what each of them waited, and how many were there
+    // long before it was made.
+    let mut after: BTreeMap<Interval, (Vec<(u64, u64)>, usize)> = BTreeMap::new();
     for request in requests {
         let Some(hand) = served(request) else {
             continue;
         };
         let waited_ns = under_way.within(hand);
-        let before = ends.partition_point(|end_ns| *end_ns <= hand.1);
-        let last = before.checked_sub(1).and_then(|at| ends.get(at));
-        let Some(end_ns) = last.copied().filter(|end_ns| *end_ns >= hand.0) else {
+        let before = calls.partition_point(|call| call.1 <= hand.1);
+        let last = before.checked_sub(1).map(|at| calls[at]);
+        let Some(call) = last.filter(|call| call.1 >= hand.0) else {
             continue;
         };
-        let at_once = hand.1 - end_ns < *QUEUE_AT_ONCE_NS;
+        let at_once = hand.1 - call.1 < *QUEUE_AT_ONCE_NS;
         if at_once && dominates(waited_ns, request.age_ns()) {
-            let waited = (waited_ns, request.age_ns());
-            after.entry(end_ns).or_default().push(waited);
+            let (together, early) = after.entry(call).or_default();
+            together.push((waited_ns, request.age_ns()));
+            *early += usize::from(hand.0.saturating_add(*QUEUE_AT_ONCE_NS) < call.0);
         }
     }
-    let several = || after.values().filter(|together| together.len() > 1);
+    let several = || after.values().filter(|(together, _)| together.len() > 1);
     let awaited = AwaitedCalls {
-        requests: several().map(Vec::len).sum(),
+        requests: several().map(|(together, _)| together.len()).sum(),
         calls: several().count(),
     };
+    // One of those who wait for a call makes it. Others that were there before it did not wait for
+    // that, but for what its end made free.
+    let before: usize = several().map(|(_, early)| early.saturating_sub(1)).sum();
+    let at_most_one = Share::counted(awaited.requests - before, awaited.requests);
+    if at_most_one.is_below(*NEARLY_ALL) {
+        return None;
+    }
     let follow = Share::counted(awaited.requests, requests.len());
     // Where each has a call of its own, replies and answers come together as well.
     let own = Share::counted(traffic.calls.len(), awaited.requests).exceeds(*MOST);
@@ -79,7 +88,7 @@ fn of_traffic<'t, 'm>(
     }
     Some(OfProcess {
         traffic,
-        shares: Shares::new(several().flatten().copied()),
+        shares: Shares::new(several().flat_map(|(together, _)| together).copied()),
         what: awaited,
     })
 }

@@ -17,8 +17,9 @@
 //! and never more at a time than there are requests, so that each makes one after another.
 //!
 //! Over a connection that carries several calls at a time which are whose does not show: there
-//! nearly all answers follow at once on something that was read on it ([`shared`]). Where that is
-//! HTTP/2, and PINGs are read there as well, requests must ask at once, too ([`streams`]).
+//! nearly all answers follow at once on something that was read on it, which was asked for after
+//! their requests had been read ([`shared`]). Where that is HTTP/2, and PINGs are read there as
+//! well, requests must ask at once, too ([`streams`]).
 //!
 //! A queue for the peer's connections ([`queues`]) whose calls take longer the more there are: the
 //! peer is what they queue for, and more connections would not help. There the wait for a

@@ -22,18 +22,23 @@ struct Replies<'m> {
     exchanges: usize,
     /// In order, each once.
     read: Vec<Ns>,
+    /// … with when the last byte was written to which it may be the reply.
+    sent: BTreeMap<Ns, Ns>,
     with_peer: Covered,
 }
 
 impl<'m> Replies<'m> {
     fn of(model: &'m Model, calls: &[&Exchange]) -> Option<Self> {
-        let mut read: Vec<Ns> = calls
-            .iter()
-            .flat_map(|call| [call.first_read_ns, call.last_read_ns])
-            .flatten()
-            .collect();
-        read.sort_unstable();
-        read.dedup();
+        let mut sent: BTreeMap<Ns, Ns> = BTreeMap::new();
+        for call in calls {
+            for ns in [call.first_read_ns, call.last_read_ns]
+                .into_iter()
+                .flatten()
+            {
+                let sent_ns = sent.entry(ns).or_default();
+                *sent_ns = call.last_send_ns.max(*sent_ns);
+            }
+        }
         let mut tids: Vec<u32> = calls.iter().map(|call| call.send_tid).collect();
         tids.sort_unstable();
         tids.dedup();
@@ -42,7 +47,8 @@ impl<'m> Replies<'m> {
             peer: model.peer(calls.first()?.peer)?,
             tids,
             exchanges: calls.len(),
-            read,
+            read: sent.keys().copied().collect(),
+            sent,
             with_peer: Covered::new(merged(with_peers)),
         })
     }
@@ -85,7 +91,9 @@ fn finding<'a>(
         };
         answers += 1;
         let read = together::last(&replies.read, answer_ns, at_once_ns);
-        let Some(read_ns) = read.filter(|read_ns| *read_ns >= from_ns) else {
+        // What was sent before the request had been read is no call of its.
+        let may_be_own = |read_ns: &Ns| replies.sent.get(read_ns) >= Some(&from_ns);
+        let Some(read_ns) = read.filter(may_be_own) else {
             continue;
         };
         prompt += 1;

@@ -2,7 +2,7 @@ use whywait_events::{Exchange, PeerSums};
 use whywait_model::script::{Script, TGID, ms};
 
 use super::*;
-use crate::shared::queues::script::{Closed, Serves};
+use crate::shared::queues::script::{Closed, Serves, kept_across};
 
 const LOOP: u32 = 1;
 const OTHER_PEER: u32 = 2;
@@ -468,7 +468,7 @@ fn a_few_calls_beside_those_to_another_peer_are_not_decided() {
 
 /// Ten requests at a time over one connection: every 20 ms the peer has answered them all, and so
 /// many milliseconds later the loop answers the clients.
-fn over_a_shared_connection(answered_after_ms: u64) -> Script {
+fn over_a_shared_connection(read_after_ms: u64, answered_after_ms: u64) -> Script {
     let mut script = Script::new();
     script.thread(LOOP, "loop");
     for round in 0..30 {
@@ -480,9 +480,10 @@ fn over_a_shared_connection(answered_after_ms: u64) -> Script {
             ..call(1, 1, at, at + 19)
         });
         for client in 0..10 {
-            let request = script.request(1_000 * client + round).epoll(7).ready(at);
-            let answered_ms = at + 19 + answered_after_ms;
-            request.read(at, LOOP).answered(answered_ms, LOOP);
+            let read_ms = at + read_after_ms;
+            let request = script.request(1_000 * client + round).epoll(7);
+            let request = request.ready(read_ms).read(read_ms, LOOP);
+            request.answered(at + 19 + answered_after_ms, LOOP);
         }
     }
     script.peer(&peer(1, 30));
@@ -492,7 +493,7 @@ fn over_a_shared_connection(answered_after_ms: u64) -> Script {
 
 #[test]
 fn answers_that_follow_on_what_a_shared_connection_brings() {
-    let model = over_a_shared_connection(1).model();
+    let model = over_a_shared_connection(0, 1).model();
     let findings = detect(&Facts::of(&model));
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = &findings[0];
@@ -504,11 +505,16 @@ fn answers_that_follow_on_what_a_shared_connection_brings() {
         totals.time.queued_ns.at_least, 0,
         "any may be with the peer"
     );
-    assert_eq!(
-        detect(&Facts::of(&over_a_shared_connection(8).model())),
-        [],
-        "they do not"
-    );
+    for (read_after_ms, answered_after_ms, why) in [(0, 8, "they do not"), (2, 1, "sent before")] {
+        let script = over_a_shared_connection(read_after_ms, answered_after_ms);
+        let findings = detect(&Facts::of(&script.model()));
+        assert!(
+            findings
+                .iter()
+                .all(|one| !one.subject.contains_key("shared_connection")),
+            "{why}: {findings:#?}"
+        );
+    }
 }
 
 /// Fifty requests, one every 20 ms, each with a call of 90 ms over one connection of HTTP/2. What
@@ -563,8 +569,20 @@ fn who_asks_at_once_and_answers_after_a_reply_waits_for_it_over_http2() {
     }
 }
 
+/// No call to a peer is a request's that makes none, though it is answered right after one.
+#[test]
+fn who_waits_for_what_others_keep_across_calls_does_not_wait_for_their_peer() {
+    let model = kept_across(3).model();
+    assert_eq!(detect(&Facts::of(&model)), []);
+}
+
 /// Five fetches; four requests come while each is under way, and are answered with its reply.
 fn fetches(calls_each: u64) -> Script {
+    fetches_after(calls_each, 0)
+}
+
+/// … or so long before it begins, in milliseconds.
+fn fetches_after(calls_each: u64, waited: u64) -> Script {
     let mut script = Script::new();
     script.thread(LOOP, "loop").peer(&peer(1, 5 * calls_each));
     for fetch in 0..5 {
@@ -580,7 +598,8 @@ fn fetches(calls_each: u64) -> Script {
                 .answered(at + 206, LOOP);
         }
         for n in 0..calls_each {
-            script.exchange(&call(100 + 10 * fetch + n, 1, at + 1 + 20 * n, at + 205));
+            let sent = at + waited + 1 + 20 * n;
+            script.exchange(&call(100 + 10 * fetch + n, 1, sent, at + 205));
         }
     }
     script.ends(1600);
@@ -604,4 +623,6 @@ fn a_call_that_several_requests_wait_for_is_all_of_theirs() {
     assert!(awaited(finding), "{finding:#?}");
     let own = detect(&Facts::of(&fetches(4).model()));
     assert!(own.iter().all(|finding| !awaited(finding)), "{own:#?}");
+    let before = detect(&Facts::of(&fetches_after(1, 66).model()));
+    assert!(before.iter().all(|one| !awaited(one)), "{before:#?}");
 }

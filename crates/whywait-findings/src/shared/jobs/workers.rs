@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Ns, StackId, Wait, WakeContext};
 use whywait_model::waits::Primitive;
-use whywait_model::{Model, RequestRef, Role, Thread, WaitClass, system_call_name};
+use whywait_model::{
+    Model, RequestRef, Role, SystemCall, Thread, WaitClass, system_call, system_call_name,
+};
 
 use super::QueuedJob;
 use crate::facts::{Facts, Readers};
@@ -263,6 +265,36 @@ impl Workers {
         wait.wake_context == WakeContext::Task
             && self.hands.contains(&wait.waker_tid)
             && !takes_a_lock(model, wait)
+    }
+
+    /// Threads by the queue at which they wait for jobs: those that were seen to wait at one futex
+    /// word have the same. Who was not seen to, as it has a word of its own, is not in it.
+    pub(super) fn queues(&self, model: &Model) -> BTreeMap<u32, u32> {
+        let processes: BTreeSet<u32> = self.threads(model).map(|thread| thread.tgid).collect();
+        let threads = model.threads.values();
+        let threads = threads.filter(|thread| processes.contains(&thread.tgid));
+        let waits = threads.flat_map(|thread| thread.timeline.waits());
+        let mut at_word: BTreeMap<(u32, u64), BTreeSet<u32>> = BTreeMap::new();
+        for wait in waits.filter(|wait| system_call(wait) == SystemCall::Futex) {
+            if self.gets_a_job(model, wait) {
+                let word = (wait.tgid, wait.args[0]);
+                at_word.entry(word).or_default().insert(wait.tid);
+            }
+        }
+        // Each queue is named by one of its threads.
+        let mut queues: BTreeMap<u32, u32> = BTreeMap::new();
+        for together in at_word.into_values().filter(|tids| tids.len() > 1) {
+            let known = together.iter().filter_map(|tid| queues.get(tid));
+            let known: BTreeSet<u32> = known.copied().collect();
+            let Some(name) = known.first().or(together.first()).copied() else {
+                continue;
+            };
+            for queue in queues.values_mut().filter(|queue| known.contains(queue)) {
+                *queue = name;
+            }
+            queues.extend(together.into_iter().map(|tid| (tid, name)));
+        }
+        queues
     }
 
     /// Whether a worker sleeps where it waits for its next job. Of a sleep without a stack only who

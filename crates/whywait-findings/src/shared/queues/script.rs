@@ -158,6 +158,39 @@ impl Closed {
     }
 }
 
+/// Requests that keep one of two connections to a database, at port 7002, across a call of 50 ms to
+/// the peer; and after each of these calls some that make none, one to three, and are answered so
+/// long after it, in milliseconds. They were read 60 ms before, as the next call begins at once.
+pub(crate) fn kept_across(answered_after_ms: u64) -> Script {
+    let mut script = Script::new();
+    script.thread(LOOP, "loop");
+    for n in 0..40_u64 {
+        let (from, to) = (200 + 25 * n, 250 + 25 * n);
+        script.exchange(&Exchange {
+            bytes_out: 60,
+            ..call(n % 2, n as u32, from, to)
+        });
+        let request = script.request(4 * n + 1).epoll(7).ready(from - 70);
+        request.read(from - 70, LOOP).answered(to + 1, LOOP);
+        for other in 2..=2 + n % 3 {
+            let (read, answered) = (to - 60, to + answered_after_ms);
+            let request = script.request(4 * n + other).epoll(7).ready(read);
+            request.read(read, LOOP).answered(answered, LOOP);
+        }
+    }
+    script.peer(&peer(40, 2));
+    script.peer(&PeerSums {
+        id: 2,
+        port: 7002,
+        process: "postgres".to_owned(),
+        tgid: 56,
+        slow: 0,
+        ..peer(160, 2)
+    });
+    script.ends(1_500);
+    script
+}
+
 pub(crate) fn peer(calls: u64, open: u64) -> PeerSums {
     PeerSums {
         id: 1,

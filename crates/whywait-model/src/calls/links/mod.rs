@@ -39,6 +39,7 @@ pub use totals::TaskTotals;
 
 use pings::Spoken;
 use process::{CallingProcess, all_fit_since, until_read, with_peer};
+use shared::Answered;
 
 #[cfg(test)]
 mod tests;
@@ -381,8 +382,8 @@ struct RequestsRead<'m> {
     all: Vec<u32>,
     /// Those that were read, by when they were.
     read: Vec<u32>,
-    /// When answers began.
-    answers: Vec<Ns>,
+    /// When those were read that were answered, and when their answers began.
+    answers: Vec<Answered>,
     /// Each slow one has a row, and is what it seems to be.
     complete: bool,
     /// The thread that read a request answers it, always.
@@ -406,7 +407,9 @@ impl<'m> RequestsRead<'m> {
     fn of_process(model: &'m Lives, all: Vec<u32>) -> Self {
         let request = |at: &u32| model.life_at(*at);
         let answered = all.iter().map(request).filter(|one| one.is_answered());
-        let answers = answered.filter_map(|one| one.first_send_ns).collect();
+        let answers = answered
+            .filter_map(|one| Some((one.recv_ns.unwrap_or(0), one.first_send_ns?)))
+            .collect();
         let read = all.iter().filter(|at| request(at).recv_ns.is_some());
         let mut read: Vec<u32> = read.copied().collect();
         read.sort_by_key(|at| (request(at).recv_ns, *at));

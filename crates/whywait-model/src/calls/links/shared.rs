@@ -26,7 +26,7 @@ const UNLIKELY: u64 = 4;
 /// that comes in pieces looks the same.
 pub(super) fn sockets<'a>(
     calls: impl Iterator<Item = &'a Exchange>,
-    answers: &[Ns],
+    answers: &[Answered],
 ) -> BTreeSet<u64> {
     let (mut all, mut counts) = (0, BTreeMap::<u64, (usize, usize)>::new());
     let mut of_peer: BTreeMap<u32, Vec<&Exchange>> = BTreeMap::new();
@@ -52,24 +52,55 @@ pub(super) fn sockets<'a>(
     shared
 }
 
-fn answers_follow(calls: &[&Exchange], answers: &[Ns]) -> bool {
-    let read = calls
-        .iter()
-        .flat_map(|call| [call.first_read_ns, call.last_read_ns]);
-    let mut read: Vec<Ns> = read.flatten().collect();
-    read.sort_unstable();
-    read.dedup();
-    let (Some(first), Some(last)) = (read.first(), read.last()) else {
+/// When a request was read, 0: not known, and when its answer began.
+pub(super) type Answered = (Ns, Ns);
+
+fn answers_follow(calls: &[&Exchange], answers: &[Answered]) -> bool {
+    // With the place of the call that each may be the reply to.
+    let replies = calls.iter().enumerate().flat_map(|(at, call)| {
+        let read = [call.first_read_ns, call.last_read_ns];
+        read.into_iter().flatten().map(move |ns| (ns, at))
+    });
+    let mut replies: Vec<(Ns, usize)> = replies.collect();
+    replies.sort_unstable();
+    replies.dedup();
+    let (Some(first), Some(last)) = (replies.first(), replies.last()) else {
         return false;
     };
-    let at_once_ns = (last - first) / read.len() as u64 / UNLIKELY;
-    let follows = |answer_ns: &&Ns| {
-        let after = read.partition_point(|read_ns| read_ns <= *answer_ns);
-        let before = after.checked_sub(1).map(|at| read[at]);
-        before.is_some_and(|read_ns| **answer_ns - read_ns <= at_once_ns)
+    let at_once_ns = (last.0 - first.0) / replies.len() as u64 / UNLIKELY;
+    let followed = |(read_ns, answer_ns): &Answered| {
+        let after = replies.partition_point(|reply| reply.0 <= *answer_ns);
+        let just_before = replies[..after].iter().rev();
+        let mut just_before = just_before.take_while(|reply| answer_ns - reply.0 <= at_once_ns);
+        just_before.find(|(_, at)| *read_ns <= calls[*at].last_send_ns)
     };
-    let follow = answers.iter().filter(follows).count();
-    calls.len() >= LEAST_CALLS && follow * 100 >= answers.len() * FOLLOW
+    let mut carried: Vec<Carried> = calls.iter().map(|call| (0, call.bytes_out)).collect();
+    let mut follow = 0;
+    for (_, at) in answers.iter().filter_map(followed) {
+        carried[*at].0 += 1;
+        follow += 1;
+    }
+    let many = calls.len() >= LEAST_CALLS && follow * 100 >= answers.len() * FOLLOW;
+    many && longer_for_more(carried)
+}
+
+/// How many answers followed on a call's reply, and how many bytes it has.
+type Carried = (u64, u64);
+
+/// Whether calls on which more answers follow are longer: what is written for several at once is.
+/// By half as much at least as if each request's part were as long as any other's. Else each is one
+/// call, whatever its length, and the others wait for what its end makes free. Where as many follow
+/// on each it does not show.
+fn longer_for_more(mut calls: Vec<Carried>) -> bool {
+    calls.retain(|(answers, _)| *answers > 0);
+    calls.sort_by_key(|(answers, _)| *answers);
+    let half = calls.len() / 2;
+    let sums = |calls: &[Carried]| {
+        let sum = |of: fn(&Carried) -> u64| calls.iter().map(of).map(u128::from).sum::<u128>();
+        (sum(|one| one.0), sum(|one| one.1))
+    };
+    let (few, more) = (sums(&calls[..half]), sums(&calls[calls.len() - half..]));
+    2 * more.1.saturating_sub(few.1) * few.0 >= (more.0 - few.0) * few.1
 }
 
 #[cfg(test)]
@@ -88,23 +119,69 @@ mod tests {
         (0..40).map(call).collect()
     }
 
-    /// So many answers, each so long after a reply that is read once every millisecond.
-    fn answers(count: u64, after_ns: u64) -> Vec<Ns> {
+    /// So many answers, each so long after a reply that is read once every millisecond. Their
+    /// requests were read before all calls.
+    fn answers(count: u64, after_ns: u64) -> Vec<Answered> {
         (0..count)
-            .map(|n| 1_000_000 * (n % 40) + 600_000 + after_ns)
+            .map(|n| (0, 1_000_000 * (n % 40) + 600_000 + after_ns))
             .collect()
+    }
+
+    /// Calls that carry one to three each, some 600 us after which that many are answered, 80 in
+    /// all. Their requests were read before all calls.
+    fn answered(bytes_out: fn(u64) -> u64, after_ns: u64) -> (Vec<Exchange>, Vec<Answered>) {
+        let mut calls = calls(0);
+        let mut answers = Vec::new();
+        for (n, call) in (0..).zip(&mut calls) {
+            let read_ns = call.first_send_ns + 600_000;
+            call.first_read_ns = Some(read_ns);
+            call.bytes_out = bytes_out(n);
+            answers.extend((0..=n % 3).map(|_| (0, read_ns + after_ns)));
+        }
+        answers.push((0, 40_000_000));
+        (calls, answers)
+    }
+
+    /// A hundred bytes for each.
+    fn in_each(n: u64) -> u64 {
+        100 * (1 + n % 3)
     }
 
     #[test]
     fn answers_that_follow_on_replies_share_a_connection() {
-        let mut calls = calls(0);
-        for call in &mut calls {
-            call.first_read_ns = Some(call.first_send_ns + 600_000);
-        }
-        let shared = |answers: &[Ns]| sockets(calls.iter(), answers).len();
-        assert_eq!(shared(&answers(80, 200_000)), 1);
-        assert_eq!(shared(&answers(80, 300_000)), 0, "at any time");
-        assert_eq!(shared(&answers(59, 200_000)), 0, "each may have its own");
+        let shared = |after_ns, count: usize| {
+            let (calls, answers) = answered(in_each, after_ns);
+            sockets(calls.iter(), &answers[..count]).len()
+        };
+        assert_eq!(shared(200_000, 80), 1);
+        assert_eq!(shared(300_000, 80), 0, "at any time");
+        assert_eq!(shared(200_000, 59), 0, "each may have its own");
+    }
+
+    #[test]
+    fn a_call_is_for_no_request_that_was_read_after_it_had_been_sent() {
+        // Nearly a tenth of them, or more, was read just after the call was sent: it waited for
+        // something else that the call's end made free.
+        let shared = |late: usize| {
+            let (calls, mut answers) = answered(in_each, 0);
+            for (read_ns, answer_ns) in answers.iter_mut().skip(1).step_by(9).take(late) {
+                *read_ns = *answer_ns - 599_999;
+            }
+            sockets(calls.iter(), &answers).len()
+        };
+        assert_eq!(shared(7), 1);
+        assert_eq!(shared(8), 0);
+    }
+
+    #[test]
+    fn calls_of_any_length_that_are_no_longer_for_more_carry_one_each() {
+        let shared = |bytes_out| {
+            let (calls, answers) = answered(bytes_out, 0);
+            sockets(calls.iter(), &answers).len()
+        };
+        assert_eq!(shared(|n| 100 + in_each(n)), 1, "with a head");
+        assert_eq!(shared(|_| 100), 0);
+        assert_eq!(shared(|n| 100 * (1 + n / 3 % 4)), 0, "of any length");
     }
 
     #[test]
