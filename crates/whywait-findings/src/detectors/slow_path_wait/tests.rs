@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use whywait_events::PeerSums;
-use whywait_model::script::Script;
+use whywait_model::script::{RequestLine, Script};
 
 use super::*;
 use crate::declaration::Code;
@@ -489,6 +489,10 @@ fn what_it_tries_for_again_and_again_may_be_no_lock() {
 
 /// Twelve requests that each sleep for 25 ms, so many times, in `unixSleep`, and answer.
 fn polls_for_something(times: fn(u64) -> u64) -> Script {
+    polls(times, |request| request)
+}
+
+fn polls(times: fn(u64) -> u64, kind: for<'a> fn(RequestLine<'a>) -> RequestLine<'a>) -> Script {
     let mut script = Script::new();
     script.thread(API, "api");
     let tries = script.stack(&["serve", "unixSleep", "usleep"]);
@@ -499,9 +503,21 @@ fn polls_for_something(times: fn(u64) -> u64) -> Script {
         }
         let answered = at + 25 * times(n) + 1;
         let request = script.request(n + 1).ready(at - 1).read(at - 1, API);
-        request.answered(answered, API);
+        kind(request).answered(answered, API);
     }
     script
+}
+
+#[test]
+fn a_job_of_several_messages_tries_for_nothing() {
+    // Each message sleeps once: whoever fetches them gives several at once.
+    let finding = the_finding(&polls(|n| 5 + n % 3, |job| job.handed(API)));
+    assert!(
+        !finding.title.contains("again and again"),
+        "{}",
+        finding.title
+    );
+    assert!(!finding.fix.contains("tries for"), "{}", finding.fix);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Part, StackId};
+use whywait_events::{Part, StackId, WorkKind};
 use whywait_model::{PathStep, RequestRef, SystemCall, system_call};
 use whywait_words::{counted, duration, percent};
 
@@ -60,11 +60,16 @@ impl<'a> Tries<'a> {
         let until_it_is_so = !times.iter().any(|count| {
             Share::counted(as_often(&times, *count), times.len()).is_at_least(*NEARLY_ALL)
         });
+        let lock = held(facts, group, &stacks);
+        // A job may be several messages, each of which sleeps once.
+        if lock.is_none() && group.iter().any(|(slow, _)| is_job(slow.request.kind)) {
+            return None;
+        }
         Some(Self {
             until_it_is_so,
             times: *times.get(times.len() / 2)?,
             each_ns: *each.get(each.len() / 2)?,
-            lock: held(facts, group, &stacks),
+            lock,
         })
     }
 
@@ -133,6 +138,10 @@ impl PolledLock<'_> {
         let doing = format!("has the lock, and {doing}");
         Some(Cause::new(facts.model, step.tid, doing, step.stack))
     }
+}
+
+fn is_job(kind: WorkKind) -> bool {
+    matches!(kind, WorkKind::Job | WorkKind::HandedJob)
 }
 
 /// How many of these sleep so often, or once more: who sleeps until a time, for a while each, may
