@@ -245,6 +245,9 @@ struct thread {
 	/* Who polls a broker sleeps in this call, with this argument, until there is a message. */
 	s32 rest_nr;
 	u32 rest_at;
+	/* … when it was done with the last one that it was sent, and its totals then; 0: never */
+	u64 done_ns;
+	u64 at_done[PART_COUNT];
 	u32 tls; /* the connection in TLS that it has read or written last: its place, and 1 */
 } __attribute__((aligned(64)));
 

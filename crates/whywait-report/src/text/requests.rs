@@ -628,8 +628,9 @@ fn jobs(page: &mut Page, jobs: &Jobs) {
     };
     let mut text = match (jobs.counted, jobs.count) {
         (true, _) => format!(
-            "what is called a request here is a job: a message from {from}, until its worker asked \
-             for the next one, or acknowledged it; what it had waited at the broker is in no figure"
+            "what is called a request here is a job: a message from {from}, or several that came \
+             at once, until its worker asked for the next one, or acknowledged it; what it had \
+             waited at the broker is in no figure"
         ),
         (false, 0) => format!("none were seen of those that {from} was asked for"),
         (false, more) => format!(
@@ -742,9 +743,9 @@ mod tests {
         assert_eq!(
             said(some.clone()),
             "jobs: what is called a request here is a job: a message from 192.0.2.7:6379 (redis), \
-             until its worker asked for the next one, or acknowledged it; what it had waited at \
-             the broker is in no figure; the broker was asked for the next one 41 times, and had \
-             none for 2 s\n"
+             or several that came at once, until its worker asked for the next one, or \
+             acknowledged it; what it had waited at the broker is in no figure; the broker was \
+             asked for the next one 41 times, and had none for 2 s\n"
         );
         assert_eq!(
             said(Jobs {

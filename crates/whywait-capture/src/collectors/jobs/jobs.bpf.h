@@ -55,6 +55,28 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 	return 0;
 }
 
+/*
+ * Whether a job that may be none is none: more has come, and the worker had nothing to do until
+ * then. It has slept for it, or, where another thread reads, done next to nothing since it was done
+ * with the last one, and sleeps on a futex.
+ */
+static __always_inline bool none_at_hand(const struct socket_state *job,
+					 const struct thread *reader, u64 came_ns)
+{
+	struct thread *worker;
+
+	if (!job->maybe)
+		return false;
+	if (job->recv_tid == reader->tid)
+		return slept_until(reader, came_ns);
+	worker = thread_by_id(job->recv_tid);
+	return worker && worker->state == THREAD_SLEEPING && worker->nr == NR_FUTEX &&
+	       worker->parts[PART_ON_CPU] - job->at_recv[PART_ON_CPU] < threshold_ns &&
+	       worker->parts[PART_NETWORK] == job->at_recv[PART_NETWORK] &&
+	       worker->parts[PART_TIMER] == job->at_recv[PART_TIMER] &&
+	       worker->parts[PART_DISK] == job->at_recv[PART_DISK];
+}
+
 /* Something was read that a broker has sent unasked. */
 static __noinline int broker_sent(struct socket_state *socket, const struct arrivals *arrivals,
 				  struct thread *thread, u32 bytes)
@@ -72,7 +94,7 @@ static __noinline int broker_sent(struct socket_state *socket, const struct arri
 	key = worker_at(socket);
 	place = find_job(key);
 	/* More of the message, or the next one, which waits until this one is done with. */
-	if (place && !(jobs[(place - 1) & (JOBS - 1)].maybe && slept_until(thread, came_ns))) {
+	if (place && !none_at_hand(&jobs[(place - 1) & (JOBS - 1)], thread, came_ns)) {
 		job = &jobs[(place - 1) & (JOBS - 1)].exchange;
 		if (!job->arrived_ns)
 			job->arrived_ns = came_ns;
@@ -109,6 +131,26 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 }
 
 /*
+ * Who is done with a message is another thread than the job seemed to be whose: several work on what
+ * one connection brings. It began when it was done with the one before, or when this one came.
+ */
+static __noinline int is_of_another(struct socket_state *job, const struct thread *thread)
+{
+	if (!job || !thread || job->recv_tid == thread->tid || !thread->done_ns)
+		return 0;
+	job->recv_tid = thread->tid;
+	job->recv_ns = thread->done_ns;
+	job->only_on_cpu = 0;
+	__builtin_memcpy(job->at_recv, thread->at_done, sizeof(job->at_recv));
+	if (thread->done_ns < job->ready_ns) {
+		/* Until then it had nothing to do, and slept for who hands on what comes. */
+		job->at_recv[PART_THREAD] += job->ready_ns - thread->done_ns;
+		job->recv_ns = job->ready_ns;
+	}
+	return 0;
+}
+
+/*
  * A worker has said that it is done with a message. It may have others, which came with it or
  * since: the next one of these begins. Where there is none it sleeps for more, or asks for more,
  * and this one was none.
@@ -127,12 +169,16 @@ static __noinline int message_is_done(struct socket_state *socket, struct thread
 	if (place) {
 		job = &jobs[(place - 1) & (JOBS - 1)];
 		came_ns = job->exchange.arrived_ns ? job->exchange.arrived_ns : job->ready_ns;
+		is_of_another(job, thread);
 		job_ends(thread, key, bytes);
 	} else if (socket->broker != BROKER_SENDS) {
 		return 0;
 	} else if (!socket->exchange.peer) {
 		has_peer(socket);
 	}
+	thread->done_ns = thread->io_ns;
+	__builtin_memcpy(thread->at_done, thread->parts, sizeof(thread->at_done));
+	thread->at_done[PART_ON_CPU] = thread->io_on_cpu_ns;
 	job_begins(socket, thread, key, came_ns, 0);
 	place = find_job(key);
 	if (place)

@@ -83,8 +83,18 @@ static __always_inline bool was_late(const struct exchange *exchange)
 	return exchange->arrived_ns - exchange->first_send_ns >= exchange->asked_ms * 1000000ULL;
 }
 
-/* A worker has more. Whether its last job is over: it has read both at once otherwise. */
-static __always_inline bool last_one_is_over(struct thread *thread)
+/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
+static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
+{
+	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
+	       thread->wake_ns - came_ns < threshold_ns;
+}
+
+/*
+ * A worker has more, which came then. Whether its last job is over: it has read both at once
+ * otherwise.
+ */
+static __always_inline bool last_one_is_over(struct thread *thread, u64 came_ns)
 {
 	u64 key = worker_key(thread);
 	u32 place = find_job(key);
@@ -99,15 +109,24 @@ static __always_inline bool last_one_is_over(struct thread *thread)
 	}
 	if (thread->io_ns - job->recv_ns < threshold_ns)
 		return false;
-	job_ends(thread, key, 0);
+	/* It rested in the meantime, where that was not known yet. */
+	if (job->maybe && slept_until(thread, came_ns))
+		NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
+	else
+		job_ends(thread, key, 0);
 	return true;
 }
 
-/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
-static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
+/* A thread has what a broker has answered. */
+static __always_inline void polled_job_begins(struct socket_state *socket, struct thread *thread,
+					      u32 bytes)
 {
-	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
-	       thread->wake_ns - came_ns < threshold_ns;
+	u32 place;
+
+	job_begins(socket, thread, worker_key(thread), socket->exchange.arrived_ns, bytes);
+	place = find_job(worker_key(thread));
+	if (place)
+		jobs[(place - 1) & (JOBS - 1)].maybe = !thread->rest_nr && !thread->rest_at;
 }
 
 /* A thread has asked a broker for more, which is not in the connection's exchange yet. */
@@ -124,9 +143,9 @@ __noinline int polls_broker(struct socket_state *socket, struct thread *thread)
 	thread->asked = ASKED;
 	/* Who asks for more takes what somebody else has read for it (Java's heartbeats do). */
 	if (exchange->fetches == FETCHED_FOR_ANOTHER &&
-	    (likely(!runtimes_known) || !goroutine_of(thread)) && last_one_is_over(thread))
-		job_begins(socket, thread, worker_key(thread), exchange->arrived_ns,
-			   exchange->bytes_in);
+	    (likely(!runtimes_known) || !goroutine_of(thread)) &&
+	    last_one_is_over(thread, exchange->arrived_ns))
+		polled_job_begins(socket, thread, exchange->bytes_in);
 	return 0;
 }
 
@@ -171,8 +190,9 @@ __noinline int poll_is_answered(struct socket_state *socket, const struct arriva
 	/* In Go one goroutine fetches for others, in all libraries. */
 	if (thread->tid != exchange->send_tid)
 		exchange->fetches = FETCHED_FOR_ANOTHER;
-	else if ((likely(!runtimes_known) || !goroutine_of(thread)) && last_one_is_over(thread))
-		job_begins(socket, thread, worker_key(thread), exchange->arrived_ns, before + bytes);
+	else if ((likely(!runtimes_known) || !goroutine_of(thread)) &&
+		 last_one_is_over(thread, exchange->arrived_ns))
+		polled_job_begins(socket, thread, before + bytes);
 	return 0;
 }
 

@@ -12,7 +12,8 @@ use crate::numbers::{MIN_REQUESTS, MUCH, QUEUE_PROMPT, SLOW_NS, Share};
 use crate::shared::intervals::{Covered, Interval, merged};
 use crate::shared::traffic::{length, served};
 
-/// The slow ones among them. Until `shown_ns` it does not show what was under way. None, where hardly any are, or where they go on at other times too.
+/// The slow ones among them. Until `shown_ns` it does not show what was under way. None,
+/// where hardly any are, or where they go on at other times too.
 pub(super) fn of<'m>(
     all: &[RequestRef<'m>],
     pairs: &Pairs<'m>,
