@@ -113,7 +113,8 @@ fn finding(
             .as_ref()
             .map_or_else(String::new, TasksWaitIn::in_title),
     );
-    let confidence = if serves {
+    // To whom the connections are that are kept is known by their number.
+    let confidence = if serves && kept.is_none() {
         Confidence::High
     } else {
         Confidence::Medium

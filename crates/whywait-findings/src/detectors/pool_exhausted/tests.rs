@@ -64,6 +64,7 @@ fn who_makes_no_call_may_wait_for_what_others_keep_across_theirs() {
         finding.title
     );
     assert!(finding.saving.requests > 80, "{:?}", finding.saving);
+    assert_eq!(finding.confidence, Confidence::Medium);
     // Those that go on at other times wait for something else.
     let findings = detect(&Facts::of(&kept_across(9).model()));
     let across = |finding: &Finding| finding.title.contains("across calls");

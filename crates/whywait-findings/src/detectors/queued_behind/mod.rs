@@ -59,6 +59,9 @@ pub(crate) static DECLARATION: Declaration = Declaration {
     detect,
 };
 
+const WHAT_THEY_TRY_FOR: &str =
+    "find out what the jobs try for (a lock, a row, a file) and who has that meanwhile";
+
 fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let slow_ns = facts.slow().total_ns;
     let queues = facts.jobs().iter();
@@ -335,7 +338,7 @@ impl Who {
     fn fix(&self, queue: &JobQueue<'_>) -> String {
         let reason = queue.reasons.first();
         let shorter = match (queue.jobs_do, reason) {
-            _ if queue.tries => String::new(),
+            _ if queue.tries => format!("; or {WHAT_THEY_TRY_FOR}"),
             (JobsDo::Compute(Some(_)), _) => {
                 return "do the jobs in several processes, or in native code that lets the \
                         interpreter's lock go; have quick ones done apart; or make the jobs cheaper"
@@ -383,8 +386,8 @@ impl Who {
         };
         if queue.tries {
             return format!(
-                "find out what the jobs try for (a lock, a row, a file) and who has that \
-                 meanwhile; have them wait for the event instead, or for shorter times; or {more}"
+                "{WHAT_THEY_TRY_FOR}; have them wait for the event instead, or for shorter times; \
+                 or {more}"
             );
         }
         format!("{more}{shorter}")
