@@ -333,7 +333,7 @@ struct sock {
 	unsigned int sk_sndbuf;
 	__u8 sk_userlocks : 4; /* of a byte with others, or one of its own */
 	__u8 sk_shutdown;
-	int sk_err;
+	__u32 sk_err;
 	__u16 sk_type;
 	__u16 sk_protocol;
 	struct socket *sk_socket;

@@ -596,7 +596,7 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 static __noinline void connect_given_up(struct socket_state *socket, u64 now)
 {
 	struct exchange *exchange = &socket->exchange;
-	int error = KERNEL_READ(struct sock, sk_of(socket), sk_err);
+	u32 error = KERNEL_READ(struct sock, sk_of(socket), sk_err);
 
 	if ((error && error != ETIMEDOUT) || !exchange->connect_ns ||
 	    now - exchange->connect_ns < threshold_ns)
