@@ -131,8 +131,8 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 }
 
 /*
- * Who is done with a message is another thread than the job seemed to be whose: several work on what
- * one connection brings. It began when it was done with the one before, or when this one came.
+ * Who is done with a message is another thread than the job seemed to be whose: several work on
+ * what one connection brings. It began when it was done with the one before, or when this one came.
  */
 static __noinline int is_of_another(struct socket_state *job, const struct thread *thread)
 {
