@@ -26,7 +26,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--connections", type=int, default=400)
-    parser.add_argument("--pause-ms", type=float, default=3)
+    parser.add_argument("--pause-ms", type=float, default=1.5)
     parser.add_argument("--expect", choices=["herd", "one"], required=True)
     args = parser.parse_args()
     host, _, port = args.address.partition(":")
