@@ -584,7 +584,6 @@ static __noinline int reply_arrives(struct arrivals *arrivals, struct sock *sk)
 	return 0;
 }
 
-/* A connection that the target makes, or made, is in another state. */
 /* Linux's number. */
 #define ETIMEDOUT 110
 
@@ -610,6 +609,7 @@ static __noinline void connect_given_up(struct socket_state *socket, u64 now)
 	exchange->last_send_ns = 0;
 }
 
+/* A connection that the target makes, or made, is in another state. */
 __noinline int exchange_changes(struct socket_state *socket, int old_state, int new_state)
 {
 	u64 now = bpf_ktime_get_ns();
