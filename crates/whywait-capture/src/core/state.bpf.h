@@ -242,9 +242,10 @@ struct thread {
 	u32 handed_by; /* … by this thread */
 	u32 rest_seq; /* its last sleep there, … */
 	u64 rest_on_cpu_ns; /* … and its on-CPU total since */
-	/* Who polls a broker sleeps in this call, with this argument, until there is a message. */
+	/* In this call, with this argument, it sleeps until there is a message; it did last then. */
 	s32 rest_nr;
 	u32 rest_at;
+	u64 rested_ns;
 	/* … when it was done with the last one that it was sent, and its totals then; 0: never */
 	u64 done_ns;
 	u64 at_done[PART_COUNT];

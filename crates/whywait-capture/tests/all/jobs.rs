@@ -1,4 +1,5 @@
-//! Jobs from a broker are seen: what a worker does itself, and what it hands on to a helper.
+//! Jobs from a broker are seen: what a worker does itself, what it hands on to a helper, and what
+//! was fetched ahead.
 //!
 //! Needs the privileges to record. With `WHYWAIT_NO_BPF=1` nothing is tested.
 
@@ -8,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use whywait_capture::{Options, Session};
 use whywait_events::recording::Recording;
 use whywait_events::{Exchange, Request, WorkKind};
@@ -70,11 +72,19 @@ fn serve(mut stream: TcpStream) {
     }
 }
 
-#[test]
-fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
-    let Some(_turn) = common::together() else {
-        return;
-    };
+/// A worker that was watched.
+struct Watched {
+    recording: Recording,
+    /// Of its jobs, in order.
+    jobs: Vec<Request>,
+    tgid: u32,
+    /// Where its broker is.
+    port: u16,
+    _folder: TempDir,
+}
+
+/// Watches a worker from when it is ready until it says that it is done.
+fn watch(program: &str, how: &str, serve: fn(TcpStream)) -> Watched {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
     let port = listener.local_addr().expect("it has an address").port();
     thread::spawn(move || {
@@ -83,7 +93,7 @@ fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
         }
     });
     let child = Command::new("/usr/bin/python3")
-        .args(["-c", WORKER, &port.to_string()])
+        .args(["-c", program, &port.to_string(), how])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
@@ -92,8 +102,8 @@ fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
     let mut output = worker.0.stdout.take().expect("it is piped");
     let mut said = [0; 6];
     output.read_exact(&mut said).expect("it is ready");
-    let temporary = tempfile::tempdir().expect("a temporary folder can be made");
-    let dir = temporary.path().join("recording");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let dir = folder.path().join("recording");
     let mut session = Session::start(worker.0.id(), vec![], &dir, &Options::default())
         .expect("the privileges to record");
     input.write_all(b"go\n").expect("it listens");
@@ -106,23 +116,39 @@ fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
     recording
         .read::<Request>(None, &mut |row| jobs.push(row.clone()))
         .expect("it can be read");
+    Watched {
+        recording,
+        jobs,
+        tgid: worker.0.id(),
+        port,
+        _folder: folder,
+    }
+}
+
+#[test]
+fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let watched = watch(WORKER, "", serve);
+    let (recording, jobs, tgid) = (&watched.recording, &watched.jobs, watched.tgid);
     let of = |kind: WorkKind| jobs.iter().filter(move |row| row.kind == kind);
     let took_ms = |row: &Request| row.last_send_ns.map(|ns| (ns - row.ready_ns) / 1_000_000);
     // Ten of its own, of which it hands five on; the last answer has no message.
     assert_eq!(of(WorkKind::Job).count(), 10, "{jobs:#?}");
     for row in of(WorkKind::Job).take(5) {
         assert!(took_ms(row) >= Some(30), "with its call: {row:?}");
-        assert_eq!((row.recv_tid, row.tgid), (worker.0.id(), worker.0.id()));
+        assert_eq!((row.recv_tid, row.tgid), (tgid, tgid));
     }
     assert_eq!(of(WorkKind::HandedJob).count(), 5, "{jobs:#?}");
     for row in of(WorkKind::HandedJob) {
         assert!(took_ms(row) >= Some(50), "{row:?}");
-        assert_ne!(row.tgid, worker.0.id(), "{row:?}");
-        assert_eq!(row.handed_by, worker.0.id(), "{row:?}");
+        assert_ne!(row.tgid, tgid, "{row:?}");
+        assert_eq!(row.handed_by, tgid, "{row:?}");
         assert_eq!(row.recv_tid, row.send_tid, "{row:?}");
     }
     let peers = recording.peers().expect("it can be read");
-    let broker = peers.values().find(|peer| peer.port == port);
+    let broker = peers.values().find(|peer| peer.port == watched.port);
     let broker = broker.expect("it is a peer");
     assert_eq!((broker.count, broker.unanswered), (5, 0), "{broker:#?}");
     assert!(jobs.iter().all(|row| row.broker == broker.id), "{jobs:#?}");
@@ -133,4 +159,66 @@ fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
     assert_eq!(calls, 5);
     let counters = recording.counters().expect("it can be read");
     assert_eq!(counters.get("jobs.fetches"), Some(&11), "{counters:#?}");
+}
+
+/// Has five messages at once, four times, and is done with one every 20 ms: one after the other,
+/// or ("loop") as a loop that waits for other events meanwhile.
+const FETCHES_AHEAD: &str = "
+import select, socket, sys, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+poll = select.epoll()
+poll.register(broker, select.EPOLLIN)
+ACK = bytes([1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80]) + bytes(9) + bytes([0xce])
+print('ready', flush=True)
+sys.stdin.readline()
+for _ in range(4):
+    broker.sendall(b'more, please')
+    poll.poll()
+    broker.recv(1000)
+    for _ in range(5):
+        if sys.argv[2] == 'loop':
+            poll.poll(0.02)
+        else:
+            time.sleep(0.02)
+        broker.sendall(ACK)
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+/// Five messages for who wants more.
+fn send_ahead(mut stream: TcpStream) {
+    let mut buffer = [0; 200];
+    while let Ok(size @ 1..) = stream.read(&mut buffer) {
+        if buffer[..size].ends_with(b"please") {
+            thread::sleep(AFTER);
+            if stream.write_all(&[7; 500]).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_fetched_ahead_waits_for_who_works_on_one_after_the_other() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let took_ms = |row: &Request| row.last_send_ns.map(|ns| (ns - row.ready_ns) / 1_000_000);
+    // That acknowledgements come is known from the first one on.
+    let in_order = watch(FETCHES_AHEAD, "", send_ahead);
+    assert_eq!(in_order.jobs.len(), 15, "{:#?}", in_order.jobs);
+    for burst in in_order.jobs.chunks(5) {
+        for (row, at_least) in burst.iter().zip([20, 40, 60, 80, 100]) {
+            assert!(took_ms(row) >= Some(at_least), "{at_least} ms: {row:?}");
+        }
+        let read: Vec<u64> = burst.iter().filter_map(|row| row.recv_ns).collect();
+        assert!(read[4] - read[0] >= 80_000_000, "begun in turn: {burst:#?}");
+    }
+    // A loop may be at all of them: nobody knows that any waits.
+    let in_loop = watch(FETCHES_AHEAD, "loop", send_ahead);
+    assert_eq!(in_loop.jobs.len(), 3, "{:#?}", in_loop.jobs);
+    for row in &in_loop.jobs {
+        let waited_ns = row.recv_ns.map_or(0, |ns| ns - row.ready_ns);
+        assert!(waited_ns < 20_000_000, "{row:?}");
+    }
 }

@@ -37,6 +37,7 @@ enum asked {
 	ASKED_NOT,
 	ASKED, /* … for more than it has, … */
 	ASKED_AND_RESTS, /* … and has slept since, as it does until there is more */
+	ASKED_OTHERWISE, /* of a broker that is not polled: only when it sleeps so is noted */
 };
 
 /* A condition variable has several words, which its sleepers use in turn. */
@@ -346,6 +347,9 @@ __noinline int worker_rests(struct thread *thread, u64 now)
 	u32 place;
 
 	if (!thread || thread->rest_nr != thread->nr || thread->rest_at != (u32)thread->args[0])
+		return 0;
+	thread->rested_ns = now;
+	if (thread->asked == ASKED_OTHERWISE)
 		return 0;
 	place = find_job(worker_key(thread));
 	if (!place)

@@ -48,6 +48,8 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 	COUNT(jobs_fetches);
 	COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
 	if (bytes > NO_MESSAGE) {
+		slept_until(thread, came_ns);
+		thread->asked = ASKED_OTHERWISE;
 		message_is_read(thread, came_ns, exchange->peer);
 		if (reads_its_own(exchange, thread))
 			job_begins(socket, thread, worker_of(thread), came_ns, bytes);
@@ -61,14 +63,16 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
  * with the last one, and sleeps on a futex.
  */
 static __always_inline bool none_at_hand(const struct socket_state *job,
-					 const struct thread *reader, u64 came_ns)
+					 const struct thread *reader)
 {
 	struct thread *worker;
 
 	if (!job->maybe)
 		return false;
 	if (job->recv_tid == reader->tid)
-		return slept_until(reader, came_ns);
+		return reader->rest_nr == reader->nr &&
+		       reader->rest_at == (u32)reader->args[0] &&
+		       reader->wake_ns > job->recv_ns;
 	worker = thread_by_id(job->recv_tid);
 	return worker && worker->state == THREAD_SLEEPING && worker->nr == NR_FUTEX &&
 	       worker->parts[PART_ON_CPU] - job->at_recv[PART_ON_CPU] < threshold_ns &&
@@ -88,13 +92,16 @@ static __noinline int broker_sent(struct socket_state *socket, const struct arri
 	if (!socket || !thread)
 		return 0;
 	was_read(socket, thread->io_ns);
+	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
+	/* Some read the head of a frame first. */
+	slept_until(thread, came_ns);
+	thread->asked = ASKED_OTHERWISE;
 	if (bytes <= NO_MESSAGE)
 		return 0;
-	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
 	key = worker_at(socket);
 	place = find_job(key);
 	/* More of the message, or the next one, which waits until this one is done with. */
-	if (place && !none_at_hand(&jobs[(place - 1) & (JOBS - 1)], thread, came_ns)) {
+	if (place && !none_at_hand(&jobs[(place - 1) & (JOBS - 1)], thread)) {
 		job = &jobs[(place - 1) & (JOBS - 1)].exchange;
 		if (!job->arrived_ns)
 			job->arrived_ns = came_ns;
@@ -151,6 +158,17 @@ static __noinline int is_of_another(struct socket_state *job, const struct threa
 }
 
 /*
+ * Whether who is done with a message slept for other events since it had it: it is a loop, which
+ * may be at several of them, or tells only what others are done with.
+ */
+static __always_inline bool is_of_a_loop(const struct socket_state *job,
+					 const struct thread *thread)
+{
+	return job->recv_tid == thread->tid && thread->rested_ns > job->recv_ns &&
+	       is_epoll_call(thread->rest_nr);
+}
+
+/*
  * A worker has said that it is done with a message. It may have others, which came with it or
  * since: the next one of these begins. Where there is none it sleeps for more, or asks for more,
  * and this one was none.
@@ -159,23 +177,22 @@ static __noinline int message_is_done(struct socket_state *socket, struct thread
 				      u32 bytes)
 {
 	struct socket_state *job;
+	bool of_a_loop;
 	u64 came_ns;
 	u32 place;
 
 	if (!socket || !thread)
 		return 0;
-	came_ns = thread->io_ns;
 	place = find_job(key);
-	if (place) {
-		job = &jobs[(place - 1) & (JOBS - 1)];
-		came_ns = job->exchange.arrived_ns ? job->exchange.arrived_ns : job->ready_ns;
-		is_of_another(job, thread);
-		job_ends(thread, key, bytes);
-	} else if (socket->broker != BROKER_SENDS) {
+	if (!place)
 		return 0;
-	} else if (!socket->exchange.peer) {
-		has_peer(socket);
-	}
+	job = &jobs[(place - 1) & (JOBS - 1)];
+	came_ns = job->exchange.arrived_ns ? job->exchange.arrived_ns : job->ready_ns;
+	is_of_another(job, thread);
+	of_a_loop = is_of_a_loop(job, thread);
+	job_ends(thread, key, bytes);
+	if (of_a_loop)
+		return 0;
 	thread->done_ns = thread->io_ns;
 	__builtin_memcpy(thread->at_done, thread->parts, sizeof(thread->at_done));
 	thread->at_done[PART_ON_CPU] = thread->io_on_cpu_ns;

@@ -83,11 +83,18 @@ static __always_inline bool was_late(const struct exchange *exchange)
 	return exchange->arrived_ns - exchange->first_send_ns >= exchange->asked_ms * 1000000ULL;
 }
 
-/* Whether it slept until this came. Else it slept for something else meanwhile, or did not. */
-static __always_inline bool slept_until(const struct thread *thread, u64 came_ns)
+/*
+ * Whether it slept until this came, and so does until there is more. Else it slept for something
+ * else meanwhile, or did not.
+ */
+static __always_inline bool slept_until(struct thread *thread, u64 came_ns)
 {
-	return (thread->family == CALL_POLL || sleeps_in_read(thread)) &&
-	       thread->wake_ns - came_ns < threshold_ns;
+	if ((thread->family != CALL_POLL && !sleeps_in_read(thread)) ||
+	    thread->wake_ns - came_ns >= threshold_ns)
+		return false;
+	thread->rest_nr = thread->nr;
+	thread->rest_at = thread->args[0];
+	return true;
 }
 
 /*
@@ -181,10 +188,7 @@ __noinline int poll_is_answered(struct socket_state *socket, const struct arriva
 		empty = KAFKA_NO_RECORDS;
 	if (before > empty || before + bytes <= empty)
 		return 0;
-	if (slept_until(thread, exchange->arrived_ns)) {
-		thread->rest_nr = thread->nr;
-		thread->rest_at = thread->args[0];
-	}
+	slept_until(thread, exchange->arrived_ns);
 	thread->asked = ASKED_NOT;
 	message_is_read(thread, exchange->arrived_ns, exchange->peer);
 	/* In Go one goroutine fetches for others, in all libraries. */
