@@ -40,13 +40,8 @@ static __noinline int fetch_is_answered(struct socket_state *socket,
 		return 0;
 	exchange = &socket->exchange;
 	was_read(socket, thread->io_ns);
-	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
-	/* It was there before it was asked for: the answer to something else, that came late. */
-	if (came_ns < exchange->first_send_ns)
-		came_ns = exchange->first_send_ns;
+	came_ns = answer_came(socket, arrivals, bytes, thread->io_ns);
 	exchange->over = 1;
-	COUNT(jobs_fetches);
-	COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
 	if (bytes > NO_MESSAGE) {
 		slept_until(thread, came_ns);
 		thread->asked = ASKED_OTHERWISE;

@@ -156,26 +156,35 @@ __noinline int polls_broker(struct socket_state *socket, struct thread *thread)
 	return 0;
 }
 
+/* When the answer to a fetch came, of which `bytes` were read first: it is counted. */
+static __noinline u64 answer_came(const struct socket_state *socket,
+				  const struct arrivals *arrivals, u32 bytes, u64 now)
+{
+	u64 sent_ns = socket->exchange.first_send_ns;
+	u64 came_ns = noted_arrival(socket, arrivals, bytes, now);
+
+	/* It was there before it was asked for: the answer to something else, that came late. */
+	if (came_ns < sent_ns)
+		came_ns = sent_ns;
+	COUNT(jobs_fetches);
+	COUNT_MORE(jobs_waited_ns, came_ns - sent_ns);
+	return came_ns;
+}
+
 /* A part of a broker's answer has been read. */
 __noinline int poll_is_answered(struct socket_state *socket, const struct arrivals *arrivals,
 				struct thread *thread, u32 bytes)
 {
 	struct exchange *exchange;
 	u32 before, empty;
-	u64 came_ns;
 
 	if (!socket || !thread)
 		return 0;
 	exchange = &socket->exchange;
 	was_read(socket, thread->io_ns);
 	if (!exchange->first_read_ns) {
-		came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
-		if (came_ns < exchange->first_send_ns)
-			came_ns = exchange->first_send_ns;
+		exchange->arrived_ns = answer_came(socket, arrivals, bytes, thread->io_ns);
 		exchange->first_read_ns = thread->io_ns;
-		exchange->arrived_ns = came_ns;
-		COUNT(jobs_fetches);
-		COUNT_MORE(jobs_waited_ns, came_ns - exchange->first_send_ns);
 	}
 	exchange->last_read_ns = thread->io_ns;
 	before = exchange->bytes_in;
