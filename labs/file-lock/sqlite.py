@@ -3,7 +3,8 @@ tries again, by SQLite's own busy handler.
 
     sqlite.py FOLDER [--ask-first]
 
-A booking asks a bank, which takes 25 ms, within its transaction; with --ask-first before it.
+A booking asks a bank, which takes 25 ms, within its transaction; with --ask-first before it. The
+database may be there already, and somebody else may write to it, too.
 """
 
 import json
@@ -68,7 +69,8 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 path = os.path.join(sys.argv[1], "bank.db")
-with sqlite3.connect(path) as made:
+if not os.path.exists(path):
+    made = sqlite3.connect(path, isolation_level=None)
     made.execute("CREATE TABLE account (balance INTEGER)")
     made.execute("INSERT INTO account VALUES (0)")
 with Server(("127.0.0.1", 0), Handler) as server:

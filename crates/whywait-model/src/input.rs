@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::recording::{ReadError, Recording};
 use whywait_events::{
-    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, DnsQuery, FutexSum,
-    NameRow, Ns, Part, Preempted, Push, Request, ResponseLook, Sample, SocketCpu, StackId, Tail,
-    TaskLook, ThreadEvent, Wait, WorkKind,
+    Abandoned, AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, DnsQuery, FileLock,
+    FutexSum, NameRow, Ns, Part, Preempted, Push, Request, ResponseLook, Sample, SocketCpu,
+    StackId, Tail, TaskLook, ThreadEvent, Wait, WorkKind,
 };
 
 use crate::calls::Calls;
@@ -182,6 +182,7 @@ impl Input {
         })?;
         input.rings = RingInput::read(recording, &input.threads)?;
         recording.read::<AcceptQueue>(None, &mut |row| input.recorded.accept_queues.add(row))?;
+        recording.read::<FileLock>(None, &mut |row| input.recorded.file_locks.add(row))?;
         let connections = &mut input.recorded.open_connections;
         recording.read::<Connection>(None, &mut |row| connections.add(row))?;
         recording.read::<Tail>(None, &mut |row| input.recorded.tails.add(row))?;

@@ -7,6 +7,7 @@ use whywait_events::recording::Meta;
 use crate::cpu::bursts::Bursts;
 use crate::cpu::{CpuTime, Sampled};
 use crate::dns::LateDns;
+use crate::file_locks::FileLocks;
 use crate::names::GivenNames;
 use crate::requests::abandoned::AbandonedRequests;
 use crate::requests::accept_queues::AcceptQueues;
@@ -49,6 +50,8 @@ pub struct Recorded {
     pub abandoned: AbandonedRequests,
     /// DNS queries that were not answered in time.
     pub dns: LateDns,
+    /// Files that others had locked.
+    pub file_locks: FileLocks,
     /// What requests and calls are called.
     pub(crate) given_names: GivenNames,
     /// What CPU time was for.

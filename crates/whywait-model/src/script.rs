@@ -13,9 +13,9 @@
 
 use whywait_events::uring::{Lag, Op, Pending, Ring, RingSample, Sum};
 use whywait_events::{
-    AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, ModuleKind, NameKind,
-    NameRow, NoCpu, Ns, Part, PeerSums, Preempted, Request, ResponseLook, Sample, StackId,
-    TaskLook, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait, WakeContext, WorkKind,
+    AcceptQueue, Burst, BurstCall, Busy, Connection, Cpu, CpuWait, Exchange, FileLock, ModuleKind,
+    NameKind, NameRow, NoCpu, Ns, Part, PeerSums, Preempted, Request, ResponseLook, Sample,
+    StackId, TaskLook, ThreadChange, ThreadEvent, UNNAMED_JIT, Wait, WakeContext, WorkKind,
 };
 
 mod wire;
@@ -496,6 +496,12 @@ impl Script {
     /// The accept queue of a listener, as somebody saw it.
     pub fn accept_queue(&mut self, look: AcceptQueue) -> &mut Self {
         self.input.recorded.accept_queues.add(&look);
+        self
+    }
+
+    /// A file that another process had locked.
+    pub fn file_lock(&mut self, row: &FileLock) -> &mut Self {
+        self.input.recorded.file_locks.add(row);
         self
     }
 

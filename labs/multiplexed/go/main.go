@@ -173,7 +173,10 @@ type asker struct {
 	client *http.Client
 	url    string
 	number int
-	took   []time.Duration
+	// Whether one in ten of its answers is long: others of its connection ask meanwhile, which is all
+	// that shows what TLS carries.
+	long bool
+	took []time.Duration
 }
 
 func (asker *asker) ask(sent int) {
@@ -184,6 +187,8 @@ func (asker *asker) ask(sent int) {
 		path = "/pieces"
 	case (sent+asker.number)%10 == 0:
 		path = "/slow"
+	case asker.long && (sent+asker.number)%10 == 5:
+		path = "/long"
 	}
 	if asker.number == 2 || asker.number == 3 {
 		body = &slowBody{pieces}
@@ -215,7 +220,7 @@ func load(protocol, address string) {
 		if !several || number%streams == 0 {
 			client = newClient(protocol)
 		}
-		askers[number] = &asker{client: client, url: url, number: number}
+		askers[number] = &asker{client: client, url: url, number: number, long: protocol == "h2"}
 		if several {
 			// None of them has pieces.
 			askers[number].number += 10

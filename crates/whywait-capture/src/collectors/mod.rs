@@ -10,6 +10,7 @@ pub(crate) mod cpu;
 pub(crate) mod cpu_limit;
 pub(crate) mod dns;
 pub(crate) mod exchanges;
+pub(crate) mod file_locks;
 pub(crate) mod futex;
 pub(crate) mod herd;
 pub(crate) mod names;
@@ -28,7 +29,7 @@ pub(crate) mod uring;
 
 /// All collectors, in the order in which they are attached, and look: switches before the threads
 /// that are there already are looked for, so that none of theirs is missed.
-pub(crate) const ALL: [&Collector; 23] = [
+pub(crate) const ALL: [&Collector; 24] = [
     &sched::COLLECTOR,
     &threads::COLLECTOR,
     &sockets::COLLECTOR,
@@ -52,4 +53,5 @@ pub(crate) const ALL: [&Collector; 23] = [
     &cpu::COLLECTOR,
     &cpu_limit::COLLECTOR,
     &futex::COLLECTOR,
+    &file_locks::COLLECTOR,
 ];

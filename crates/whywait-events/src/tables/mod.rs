@@ -19,6 +19,7 @@ mod cpu;
 mod cpu_waits;
 mod dns;
 mod exchanges;
+mod file_locks;
 mod futexes;
 mod named;
 mod preempted;
@@ -44,6 +45,7 @@ pub use cpu::*;
 pub use cpu_waits::*;
 pub use dns::*;
 pub use exchanges::*;
+pub use file_locks::*;
 pub use futexes::*;
 pub use named::*;
 pub use preempted::*;
@@ -82,6 +84,7 @@ tables! {
         tasks: TaskLook as TaskLook,
         abandoned: Abandoned as Abandoned,
         dns: DnsQuery as Dns,
+        file_locks: FileLock as FileLock,
         exchanges: Exchange as Exchange,
         peers: PeerSums,
         peer_histograms: PeerBucket,

@@ -8,6 +8,7 @@ pub(crate) mod in_kernel;
 pub(crate) mod intervals;
 pub(crate) mod jobs;
 pub(crate) mod lanes;
+pub(crate) mod locked_files;
 pub(crate) mod naming;
 pub(crate) mod pauses;
 pub(crate) mod pollers;

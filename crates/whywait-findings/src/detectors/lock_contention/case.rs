@@ -14,6 +14,7 @@ use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, S
 use crate::numbers::{ERROR_NS, MOST, NOTABLE, OUTLIER_NS, RARE_OF_SLOW, SHOWN, SLOW_NS, Share};
 use crate::ranking::Explained;
 use crate::shared::intervals::sum;
+use crate::shared::locked_files::LockedMeanwhile;
 use crate::shared::replay::Bound;
 use crate::shared::slow_paths;
 use crate::shared::threads::named;
@@ -254,7 +255,8 @@ fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
         ),
     };
     let Some(hold) = verdict.longest else {
-        return who;
+        let locked = verdict.locked.as_ref().map(LockedMeanwhile::title);
+        return format!("{who}{}", locked.unwrap_or_default());
     };
     // The interpreter lets its lock go in a place of its own, whatever it was held for.
     let of_interpreter = key
@@ -325,6 +327,7 @@ fn evidence(
         .chain(lacked_a_cpu(verdict.holds))
         .chain(across(model, verdict.holds))
         .chain(several)
+        .chain(verdict.locked.as_ref().map(LockedMeanwhile::evidence))
 }
 
 /// What is not known where several locks may be taken for one.

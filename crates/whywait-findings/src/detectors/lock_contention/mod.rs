@@ -45,6 +45,7 @@ use crate::numbers::{
     ERROR_NS, LOCK_NS, LOCK_OF_RUN, LOCK_SHARE, LOCK_WORTH_A_NOTE, MOST, MUCH, SLOW_NS, Share,
 };
 use crate::shared::intervals::sum;
+use crate::shared::locked_files::LockedMeanwhile;
 use crate::shared::pollers::stranded_behind;
 use crate::shared::replay::{Gone, Spared, lock_of};
 
@@ -330,6 +331,8 @@ struct LockFinding<'a> {
     /// Waits to write that may have been for several who read.
     behind_readers: &'a [&'a Wait],
     of_readers: bool,
+    /// The file that others had locked while nobody here had it.
+    locked: Option<LockedMeanwhile<'a>>,
 }
 
 /// Whether the waits are too short or too few to matter.
@@ -345,6 +348,23 @@ fn is_small(model: &Model, lock: &Contention<'_>) -> bool {
 fn holds_of(model: &Model, waits: &[&Wait]) -> Vec<Hold> {
     let holds = waits.iter().map(|wait| model.hold(wait));
     holds.flatten().collect()
+}
+
+/// The file that processes that nobody watches had locked while these waited for it.
+fn locked_meanwhile<'m>(
+    model: &'m Model,
+    key: &WaitKey,
+    waits: &[&Wait],
+) -> Option<LockedMeanwhile<'m>> {
+    if key.object.primitive() != Some(Primitive::File) {
+        return None;
+    }
+    let by_others = waits.iter().filter(|wait| model.hold(wait).is_none());
+    let by_others = by_others.filter_map(|wait| {
+        let thread = model.threads.get(&wait.tid)?;
+        Some((thread.tgid, (wait.out_ns, wait.over_ns()?)))
+    });
+    LockedMeanwhile::of(model, &by_others.collect::<Vec<_>>())
 }
 
 fn finding(
@@ -393,6 +413,7 @@ fn finding(
         held_across: Share::counted(across, holds.len()).exceeds(*MOST),
         behind_readers: &behind_readers,
         of_readers,
+        locked: locked_meanwhile(model, key, &lock.waits),
     };
     case::finding(facts, &verdict, ended_ns)
 }

@@ -31,8 +31,9 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
 use crate::numbers::{ERROR_NS, MOST, SHOWN, Share, WORKERS_MORE_HELP};
 use crate::shared::functions::SampledFunctions;
-use crate::shared::intervals::sum;
+use crate::shared::intervals::{Interval, sum};
 use crate::shared::jobs::{JobQueue, JobsDo, QueuedJob, kept_by_streams};
+use crate::shared::locked_files::LockedMeanwhile;
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 use crate::shared::task_waits::TasksWaitIn;
@@ -71,6 +72,18 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
+/// The file that others had locked while jobs tried for something.
+fn locked_meanwhile<'m>(model: &'m Model, queue: &JobQueue<'_>) -> Option<LockedMeanwhile<'m>> {
+    let sleeps = queue.sleeps.iter().filter(|_| queue.tries);
+    let sleeps: Vec<(u32, Interval)> = sleeps
+        .filter_map(|(wait, _)| {
+            let thread = model.threads.get(&wait.tid)?;
+            Some((thread.tgid, (wait.out_ns, wait.over_ns()?)))
+        })
+        .collect();
+    LockedMeanwhile::of(model, &sleeps)
+}
+
 /// Who does the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WhoDoesJobs {
@@ -100,11 +113,16 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         SampledFunctions::of(facts, workers.filter_map(|tid| model.threads.get(tid)))
     });
     let tasks = TasksWaitIn::of(facts, queue.victims().map(|job| job.request));
+    let locked = locked_meanwhile(model, queue);
     let title = format!(
-        "{} waited {} of their time behind the jobs of others, {}",
+        "{} waited {} of their time behind the jobs of others, {}{}",
         shares.requests(),
         shares.percent(),
-        who.in_title()
+        who.in_title(),
+        locked
+            .as_ref()
+            .map(LockedMeanwhile::title)
+            .unwrap_or_default(),
     );
     let replayed = replayed(queue, model.meta.host.cpus as usize);
     let rows = replayed.as_ref().map(|(_, more)| {
@@ -130,6 +148,7 @@ fn finding(facts: &Facts<'_>, queue: &JobQueue<'_>, slow_ns: u64) -> Option<Find
         ])
         .evidence(tasks.as_ref().map(TasksWaitIn::evidence))
         .evidence(who.streams.as_ref().map(Streams::evidence))
+        .evidence(locked.as_ref().map(LockedMeanwhile::evidence))
         .evidence(what_jobs_do(queue, who.look_ups, computing.as_ref()).map(Evidence::new))
         .evidence(replayed.as_ref().map(|replay| in_words(queue, replay)))
         .evidence([who.their_own(queue)])

@@ -102,11 +102,11 @@ pub(super) fn finding(
         let waits = in_others.is_some() && in_others_ns(facts, slow, on_path) > 0;
         (waits, slow.latency_ns, on_path.ns)
     })?;
-    let title = if let (Some(tries), Some(lock)) = (&tries, lock) {
+    let title = if let Some(tries) = tries.as_ref().filter(|_| lock.is_some()) {
         format!(
-            "{requests} slept {share} of {their} time{place} for a lock{}{}",
+            "{requests} slept {share} of {their} time{place}{}{}",
             tries.title(),
-            lock.title()
+            tries.holder_in_title()
         )
     } else if in_others.is_some() && key.target == WaitTarget::Peer {
         format!(
@@ -118,9 +118,11 @@ pub(super) fn finding(
             "{requests} waited {share} of {their} time for other requests, which slept{place} \
              ({named}, {role})"
         )
-    } else if steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
+    } else if tries.is_some() || steps().all(|step| system_call(step.wait) == SystemCall::Sleep) {
         let again = tries.as_ref().map(Tries::title).unwrap_or_default();
-        format!("{requests} slept {share} of {their} time{place}{again} ({named}, {role})")
+        let holder = tries.as_ref().map(Tries::holder_in_title);
+        let holder = holder.unwrap_or_default();
+        format!("{requests} slept {share} of {their} time{place}{again} ({named}, {role}){holder}")
     } else {
         format!("{requests} waited {share} of {their} time for {named}{place} ({role})")
     };

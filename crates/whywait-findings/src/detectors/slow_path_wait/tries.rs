@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Part, StackId, WorkKind};
+use whywait_events::{Part, StackId, Wait, WorkKind};
 use whywait_model::{PathStep, RequestRef, SystemCall, system_call};
 use whywait_words::{counted, duration, percent};
 
@@ -13,6 +13,7 @@ use crate::facts::Facts;
 use crate::finding::{Cause, Evidence};
 use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, NEARLY_ALL, Share, TRIES};
 use crate::shared::intervals::{Covered, Interval, merged, sum, union_ns};
+use crate::shared::locked_files::LockedMeanwhile;
 use crate::shared::slow_paths;
 
 /// What is known of them.
@@ -25,6 +26,8 @@ pub(super) struct Tries<'a> {
     until_it_is_so: bool,
     /// What those who have the lock do, if it is one.
     pub(super) lock: Option<PolledLock<'a>>,
+    /// The file that others had locked meanwhile.
+    locked: Option<LockedMeanwhile<'a>>,
 }
 
 /// What was done one at a time after the last of these sleeps.
@@ -40,7 +43,7 @@ pub(super) struct PolledLock<'a> {
 
 impl<'a> Tries<'a> {
     /// `None`: they are not of that kind.
-    pub(super) fn of(facts: &Facts<'_>, group: &'a Dominated<'a>) -> Option<Self> {
+    pub(super) fn of(facts: &'a Facts<'_>, group: &'a Dominated<'a>) -> Option<Self> {
         let stacks = tried_in(group);
         let again = group.iter().filter(|one| tries_again(one, &stacks));
         let again: Vec<Vec<u64>> = again
@@ -65,7 +68,14 @@ impl<'a> Tries<'a> {
         if lock.is_none() && group.iter().any(|(slow, _)| is_job(slow.request.kind)) {
             return None;
         }
+        let sleeps: Vec<(u32, Interval)> = group
+            .iter()
+            .flat_map(|(slow, wait)| wait.steps.iter().map(move |step| (slow, step.step)))
+            .filter(|(_, step)| stacks.contains(&step.stack))
+            .map(|(slow, step)| (slow.request.tgid, (step.from_ns, step.to_ns)))
+            .collect();
         Some(Self {
+            locked: LockedMeanwhile::of(facts.model, &sleeps),
             until_it_is_so,
             times: *times.get(times.len() / 2)?,
             each_ns: *each.get(each.len() / 2)?,
@@ -73,10 +83,15 @@ impl<'a> Tries<'a> {
         })
     }
 
-    /// `, again and again, typically 7 times for 5.08 ms`.
+    /// ` for a lock of labels.db, again and again, typically 7 times for 5.08 ms`.
     pub(super) fn title(&self) -> String {
+        let lock = match (&self.lock, &self.locked) {
+            (Some(_), Some(locked)) => format!(" for a lock of {}", locked.name()),
+            (Some(_), None) => " for a lock".to_owned(),
+            (None, _) => String::new(),
+        };
         format!(
-            ", again and again, typically {} for {}",
+            "{lock}, again and again, typically {} for {}",
             counted(self.times, "time"),
             duration(self.each_ns)
         )
@@ -85,7 +100,7 @@ impl<'a> Tries<'a> {
     /// Whether they wait for something that others bring about, and not for a time: then it could
     /// be otherwise, however long it takes as a rule.
     pub(super) fn await_something(&self) -> bool {
-        self.lock.is_some() || self.until_it_is_so
+        self.lock.is_some() || self.locked.is_some() || self.until_it_is_so
     }
 
     pub(super) fn evidence(&self) -> impl Iterator<Item = Evidence> {
@@ -95,17 +110,32 @@ impl<'a> Tries<'a> {
             counted(self.times, "time")
         );
         let lock = self.lock.as_ref().map(PolledLock::evidence);
-        [Evidence::new(text)].into_iter().chain(lock)
+        let locked = self.locked.as_ref().map(LockedMeanwhile::evidence);
+        [Evidence::new(text)].into_iter().chain(lock).chain(locked)
+    }
+
+    /// `; who has it sleeps in print_label`.
+    pub(super) fn holder_in_title(&self) -> String {
+        match (&self.lock, &self.locked) {
+            (Some(lock), _) => lock.title(),
+            (None, Some(locked)) => locked.title(),
+            (None, None) => String::new(),
+        }
     }
 
     pub(super) fn fix(&self) -> &'static str {
-        match self.lock {
-            Some(_) => {
+        match (&self.lock, &self.locked) {
+            (None, Some(_)) => {
+                "have the file locked for less: make what its holder does shorter (a transaction: \
+                 commit more often), or do that before or after it; and take a lock that wakes who \
+                 waits for it, since who sleeps for a time finds it free too late"
+            }
+            (Some(_), _) => {
                 "have the lock for less: make what its holder does shorter, or do that before or \
                  after it; and take one that wakes who waits for it, since who sleeps for a time \
                  finds it free too late"
             }
-            None => {
+            (None, None) => {
                 "find out what it tries for (a lock, a row, a file) and who has that meanwhile; \
                  wait for the event instead, or for shorter times"
             }
@@ -178,8 +208,14 @@ fn tries_again((_, wait): &OfRequest<'_>, stacks: &BTreeSet<StackId>) -> bool {
     let all_ns = last.step.to_ns.saturating_sub(first.step.from_ns);
     let between_ns = all_ns.saturating_sub(sum(sleeps().map(|step| step.step.ns())));
     sleeps().count() >= *TRIES
-        && sleeps().all(|step| system_call(step.wait) == SystemCall::Sleep)
+        && sleeps().all(|step| is_sleep(step.wait))
         && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
+}
+
+/// Whether a wait that a timer ended is a sleep: several runtimes do it by a futex that nobody wakes
+/// (Ruby, a JVM).
+pub(super) fn is_sleep(wait: &Wait) -> bool {
+    matches!(system_call(wait), SystemCall::Sleep | SystemCall::Futex)
 }
 
 /// From the last of a request's sleeps in one of these stacks, or from its reading, to its answer.
