@@ -11,6 +11,7 @@ mod cpu_waits;
 mod datagrams;
 mod dns;
 mod exchanges;
+mod file_locks;
 mod first_bytes;
 mod headers;
 mod jobs;

@@ -1,8 +1,8 @@
 //! Scripts of events that must, or must not, be `slow-path-wait`.
 
 use serde_json::json;
-use whywait_events::PeerSums;
-use whywait_model::script::{RequestLine, Script};
+use whywait_events::{FileLock, PeerSums};
+use whywait_model::script::{RequestLine, Script, TGID, ms};
 
 use super::*;
 use crate::declaration::Code;
@@ -506,6 +506,58 @@ fn polls(times: fn(u64) -> u64, kind: for<'a> fn(RequestLine<'a>) -> RequestLine
         kind(request).answered(answered, API);
     }
     script
+}
+
+/// Four sleeps of a request each, and a file that another process has locked so many times, seen
+/// in so many of 60 looks.
+fn polls_while_locked(times: u64, looks: u32) -> Finding {
+    let mut script = polls_for_something(|_| 4);
+    script.ends(6_000).counter("file-locks.looks", 60);
+    for n in 0..times {
+        let from_ms = 120 + n * 500;
+        script.file_lock(&FileLock {
+            tgid: TGID,
+            by_tgid: 4711,
+            by_name: "importer".to_owned(),
+            from_ns: ms(from_ms),
+            to_ns: ms(from_ms + 60),
+            looks,
+            path: "/srv/shop.db".to_owned(),
+            waiters: 0,
+        });
+    }
+    the_finding(&script)
+}
+
+#[test]
+fn who_has_a_file_locked_while_requests_try_again_is_named() {
+    let finding = polls_while_locked(12, 1);
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding
+            .title
+            .ends_with("; importer (pid 4711) had shop.db locked meanwhile"),
+        "{}",
+        finding.title
+    );
+    let all: Vec<&str> = finding.evidence.iter().map(|one| &*one.text).collect();
+    let wanted = "in 12 of 60 looks at the kernel's list of locks, others had /srv/shop.db locked, \
+                  which was open here: importer (pid 4711) in 12 looks; during 100 % of these sleeps";
+    assert!(all.contains(&wanted), "{all:#?}");
+    assert!(
+        finding.fix.starts_with("have the file locked for less"),
+        "{}",
+        finding.fix
+    );
+}
+
+#[test]
+fn a_lock_seldom_seen_or_never_free_is_not_what_requests_try_for() {
+    // A few of these sleeps only, or a lock that a service has for as long as it runs.
+    for (times, looks) in [(4, 1), (12, 5)] {
+        let finding = polls_while_locked(times, looks);
+        assert!(!finding.title.contains("shop.db"), "{}", finding.title);
+    }
 }
 
 #[test]
