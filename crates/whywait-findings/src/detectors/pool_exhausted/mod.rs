@@ -20,6 +20,8 @@
 //!
 //! [`task_places`]: crate::shared::task_places
 
+mod nearest;
+
 use whywait_model::Model;
 use whywait_model::calls::PeerRow;
 use whywait_words::{count, counted, duration, figure, list, percent};
@@ -183,21 +185,42 @@ const FIX_OF_KEPT: &str = "give the connection, or whatever it is, back before t
                            one again after it; or keep it for a shorter time, or have more of them \
                            (the pool's size)";
 
-/// What requests wait for that make no call to the peer whose calls they wait for: others keep it
-/// across these.
+/// What requests wait for that is none of the connections over which these calls go: others keep it
+/// across them.
 struct KeptAcross {
-    /// The peer.
+    /// The peer that is called.
     called: String,
     /// Where as many connections are open as there are such calls at most, and each request may
     /// have a call.
     to: Vec<String>,
+    shown: ShownBy,
+}
+
+/// What shows it.
+enum ShownBy {
+    /// Requests wait that make no such call.
+    MakeNoCall,
+    /// Requests sleep in this function, on the way to which calls to that other peer are made.
+    Place(String),
 }
 
 impl KeptAcross {
     fn of(model: &Model, queue: &Queue<'_>) -> Option<Self> {
-        (queue.calls_none > 0).then(|| Self {
-            called: queue.traffic.peer.to_string(),
-            to: as_many(model, queue, queue.victims.len() as u64),
+        let called = queue.traffic.peer.to_string();
+        let rivals = as_many(model, queue, queue.victims.len() as u64);
+        let name = |row: &PeerRow| row.name();
+        if queue.calls_none > 0 {
+            return Some(Self {
+                called,
+                to: rivals.iter().map(name).take(*SHOWN).collect(),
+                shown: ShownBy::MakeNoCall,
+            });
+        }
+        let near = nearest::of(model, queue, &rivals)?;
+        Some(Self {
+            called,
+            to: vec![name(near.row)],
+            shown: ShownBy::Place(near.function),
         })
     }
 
@@ -216,12 +239,21 @@ impl KeptAcross {
             [] => "what it is does not show".to_owned(),
             to => format!("just as many connections are open to {}", list(to)),
         };
-        Evidence::new(format!(
-            "about {} of them make no call to {}, and yet they are answered right after one has \
-             ended: what they wait for is kept by who makes it; {open}",
-            count(queue.calls_none as u64),
-            self.called,
-        ))
+        let text = match &self.shown {
+            ShownBy::MakeNoCall => format!(
+                "about {} of them make no call to {}, and yet they are answered right after one \
+                 has ended: what they wait for is kept by who makes it; {open}",
+                count(queue.calls_none as u64),
+                self.called,
+            ),
+            ShownBy::Place(function) => format!(
+                "they wait in {function}, which is called where calls to {} are made, and not \
+                 where those to {} are; {open}",
+                list(&self.to),
+                self.called,
+            ),
+        };
+        Evidence::new(text)
     }
 }
 
@@ -238,6 +270,7 @@ fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
         return None;
     }
     let peers = as_many(model, queue, 1);
+    let peers: Vec<String> = peers.iter().map(PeerRow::name).take(*SHOWN).collect();
     (!peers.is_empty()).then(|| {
         format!(
             "just as many connections are open to {}: if a request keeps one of them across its \
@@ -249,14 +282,14 @@ fn as_many_open(model: &Model, queue: &Queue<'_>) -> Option<String> {
 
 /// The peers to which just as many connections are open as calls are under way at most, and to
 /// which so many calls were made.
-fn as_many(model: &Model, queue: &Queue<'_>, least_calls: u64) -> Vec<String> {
-    let calls = model.calls();
+fn as_many(model: &Model, queue: &Queue<'_>, least_calls: u64) -> Vec<PeerRow> {
+    let mut rows = model.calls();
     let own = queue.traffic.peer.address();
-    let as_many = calls.iter().filter(|row| {
+    rows.retain(|row| {
         let open = row.most_open.and_then(|open| usize::try_from(open).ok());
         row.peer != own && row.calls >= least_calls && open == Some(queue.most)
     });
-    as_many.map(PeerRow::name).take(*SHOWN).collect()
+    rows
 }
 
 /// How many connections there were, and how long all were in use.
