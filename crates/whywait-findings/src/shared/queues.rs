@@ -12,9 +12,9 @@ use whywait_words::{counted_as, duration, list};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Saving};
 use crate::numbers::{
-    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, NOTABLE, QUEUE_AT_ONCE_NS, QUEUE_FEW,
-    QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES, QUEUE_SHORTER,
-    QUEUE_WORTH, SLOW_NS, Share,
+    BY_CHANCE, CONNECTION_EACH, MIN_REQUESTS, MOST, NEARLY_ALL, NOTABLE, QUEUE_AT_ONCE_NS,
+    QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES,
+    QUEUE_SHORTER, QUEUE_WORTH, SLOW_NS, Share,
 };
 use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
@@ -196,7 +196,9 @@ impl<'m> Queue<'m> {
         let doubtful = kept || flow.most == 1 || !all_known;
         let is_queue = flow.is_queue(spacing_ns)
             || !doubtful && flow.is_capped() && a_loop_sleeps_in(model, &traffic, &flow.full);
-        if !is_queue || doubtful && !goes_on(&pairs, &calls, others, flow.most) {
+        let follows =
+            || goes_on(&pairs, &calls, others, flow.most) || answers_follow(all, &calls, flow.most);
+        if !is_queue || doubtful && !follows() {
             return None;
         }
         let shown_ns = flow.shown_since(&calls, started_ns);
@@ -749,6 +751,25 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
     };
     let all = pairs.served.iter().zip(&pairs.calls);
     Share::counted(all.filter(|one| follows(*one)).count(), pairs.served.len()).is_at_least(*MOST)
+}
+
+/// Whether some request is answered when a call ends, nearly each time. Where many find what others
+/// have fetched, which call is whose does not come out even, and those who go on need not be those
+/// whose the calls are taken for. By chance as many calls as that are followed only where far more
+/// requests are answered than calls are made.
+fn answers_follow(all: &[RequestRef<'_>], calls: &[Interval], most: usize) -> bool {
+    let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
+    let at_once_ns = BY_CHANCE.of(use_ns / most as u64);
+    let mut answered: Vec<Ns> = all.iter().filter_map(|one| one.answered_ns()).collect();
+    answered.sort_unstable();
+    let follows = |(_, ended_ns): &&Interval| {
+        let next = answered.get(answered.partition_point(|ns| ns < ended_ns));
+        next.is_some_and(|ns| ns - ended_ns <= at_once_ns)
+    };
+    let by_chance = BY_CHANCE.of(answered.len() as u64 * most as u64);
+    Share::new(by_chance, calls.len() as u64).is_below(*MOST)
+        && Share::counted(calls.iter().filter(follows).count(), calls.len())
+            .is_at_least(*NEARLY_ALL)
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others

@@ -26,6 +26,7 @@ use whywait_model::Model;
 use whywait_words::{counted, duration, figure, percent};
 
 use crate::declaration::{Declaration, Has, Waits};
+use crate::detectors::pool_exhausted::{self, KeptAcross};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Severity};
 use crate::numbers::{ERROR_NS, MOST, Share};
@@ -63,7 +64,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let model = facts.model;
     let queues = facts.queues().iter();
     let queues: Vec<&Queue<'_>> = queues
-        .filter(|queue| queue.most == 1 && queue.had_free_connections())
+        .filter(|queue| pool_exhausted::passes_one(model, queue))
         .collect();
     let slow_ns = facts.slow().total_ns;
     let programs = of_programs(model, queues.iter().map(|queue| queue.waits()), |_| ());
@@ -118,6 +119,7 @@ fn finding(
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(Queue::before(program))
         .evidence(program.evidence())
+        .evidence(KeptAcross::of_some(queue))
         .evidence([
             Evidence::of_ns(queue.full_ns, never_two(queue)),
             Evidence::new(queue.handover()),
@@ -142,6 +144,17 @@ fn never_two(queue: &Queue<'_>) -> String {
     let traffic = &queue.traffic;
     let connections = match queue.connections() {
         _ if traffic.share_connections() => "a connection of HTTP/2 carries many".to_owned(),
+        1 if traffic.connections() == 1 => {
+            return format!(
+                "{} to it, never two at a time, over one connection; while requests waited one \
+                 was under way for {} of {}: {}; then {} requests were under way on average",
+                counted(traffic.calls.len(), "call"),
+                duration(queue.full_ns),
+                duration(queue.waited_ns),
+                percent(queue.full_ns, queue.waited_ns),
+                figure(queue.open),
+            );
+        }
         1 => format!(
             "each on a connection of its own ({})",
             traffic.connections()
@@ -173,7 +186,7 @@ fn handed_over(model: &Model, queue: &Queue<'_>) -> Option<Cause> {
                 .overlapping(ended_ns, begun_ns.max(ended_ns + 1))
         });
         let woken = waits.iter().find(|wait| {
-            wait.user_stack != 0
+            model.stacks.app_frame(wait.user_stack).is_some()
                 && wait.waker_tid == two[0].read_tid
                 && wait.out_ns < ended_ns
                 && wait.in_ns.is_some_and(|in_ns| in_ns <= begun_ns)

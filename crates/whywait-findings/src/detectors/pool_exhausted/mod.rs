@@ -67,7 +67,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let queues = facts.queues().iter();
     let queues: Vec<&Queue<'_>> = queues
         .filter(|queue| !matches!(queue.capacity, Capacity::Saturated { .. }))
-        .filter(|queue| queue.most > 1 || !queue.had_free_connections())
+        .filter(|queue| !passes_one(model, queue))
         .collect();
     let slow_ns = facts.slow().total_ns;
     let pools = of_programs(model, queues.iter().map(|queue| queue.waits()), |queue| {
@@ -81,6 +81,14 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
         // Whether more at a time would be served as quickly is not known of these.
         .chain(places.filter_map(|places| places.finding(facts, &DECLARATION, false)))
         .collect()
+}
+
+/// Whether one call at a time is made, though it is not the connection that there is but one of:
+/// others are free, or requests wait that make no such call, and nothing else is known of which
+/// there is one.
+pub(crate) fn passes_one(model: &Model, queue: &Queue<'_>) -> bool {
+    let unknown = || queue.calls_none > 0 && KeptAcross::rivals(model, queue).is_empty();
+    queue.most == 1 && (queue.had_free_connections() || unknown())
 }
 
 fn finding(
@@ -99,7 +107,9 @@ fn finding(
     let kept = KeptAcross::of(model, queue);
     let which = match (&kept, queue.most) {
         (Some(kept), most) => kept.which(most),
-        (None, 1) => format!("for the only connection to {peer}"),
+        (None, 1) => {
+            format!("for others' calls to {peer}, one at a time over the only connection")
+        }
         (None, most) if is_limit(queue) => {
             format!("at a limit of {most} calls at a time to {peer}")
         }
@@ -161,7 +171,7 @@ fn finding(
         .evidence(as_many_open(model, queue).map(Evidence::new))
         .fix(match queue.most {
             1 if kept.is_none() => {
-                format!("{fix}; if more are allowed, look for a lock held across the call")
+                format!("if no more than one is allowed, {fix}; else look for a lock that is held across the call")
             }
             _ => fix.to_owned(),
         });
@@ -187,7 +197,7 @@ const FIX_OF_KEPT: &str = "give the connection, or whatever it is, back before t
 
 /// What requests wait for that is none of the connections over which these calls go: others keep it
 /// across them.
-struct KeptAcross {
+pub(crate) struct KeptAcross {
     /// The peer that is called.
     called: String,
     /// Where as many connections are open as there are such calls at most, and each request may
@@ -207,7 +217,7 @@ enum ShownBy {
 impl KeptAcross {
     fn of(model: &Model, queue: &Queue<'_>) -> Option<Self> {
         let called = queue.traffic.peer.to_string();
-        let rivals = as_many(model, queue, queue.victims.len() as u64);
+        let rivals = Self::rivals(model, queue);
         let name = |row: &PeerRow| row.name();
         if queue.calls_none > 0 {
             return Some(Self {
@@ -222,6 +232,20 @@ impl KeptAcross {
             to: vec![name(near.row)],
             shown: ShownBy::Place(near.function),
         })
+    }
+
+    fn rivals(model: &Model, queue: &Queue<'_>) -> Vec<PeerRow> {
+        as_many(model, queue, queue.victims.len() as u64)
+    }
+
+    /// Evidence where nothing else is known of it than that they make no such call.
+    pub(crate) fn of_some(queue: &Queue<'_>) -> Option<Evidence> {
+        let kept = (queue.calls_none > 0).then(|| Self {
+            called: queue.traffic.peer.to_string(),
+            to: Vec::new(),
+            shown: ShownBy::MakeNoCall,
+        });
+        kept.map(|kept| kept.evidence(queue))
     }
 
     fn which(&self, most: usize) -> String {

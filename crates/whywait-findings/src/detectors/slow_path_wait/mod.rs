@@ -291,10 +291,26 @@ impl WaitNames {
 
 /// Whether the first of these steps, which a timer ended, may have been nothing but a tick of a
 /// loop, or of a scheduler: the path goes on with a wait for something else, in the same thread or
-/// in one that woke it. What the program did between the two, and for whom, is not known.
+/// in one that woke it. What the program did between the two, and for whom, is not known. A thread
+/// that sleeps on a futex for a time, and then for something else in another function, slept.
 fn may_be_tick(model: &Model, steps: &[&PathStep]) -> bool {
-    steps.iter().skip(1).any(|step| {
-        matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
+    let Some((first, later)) = steps.split_first() else {
+        return false;
+    };
+    let on_futex = wait_of(model, first).is_some_and(|wait| system_call(wait) == SystemCall::Futex);
+    let slept_in = within(model, first);
+    let elsewhere = |step: &PathStep| {
+        let functions = [&slept_in, &within(model, step)];
+        on_futex
+            && step.tid == first.tid
+            && functions
+                .iter()
+                .all(|one| matches!(one, Within::Function(_)))
+            && functions[0] != functions[1]
+    };
+    later.iter().any(|step| {
+        !elsewhere(step)
+            && matches!(step.part, Some(Part::Network | Part::Thread | Part::Uring))
             && wait_of(model, step).is_some_and(|wait| {
                 matches!(system_call(wait), SystemCall::Poll | SystemCall::Futex)
             })
