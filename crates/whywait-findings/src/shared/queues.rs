@@ -159,7 +159,11 @@ impl<'m> Queue<'m> {
                 let mut found = until.into_iter();
                 let found = found
                     .find_map(|until| Self::in_traffic(model, requests, traffic, (&others, until)));
-                found.filter(|queue| narrow.is_none() || !queue.had_free_connections())
+                // Who makes no call waits in the queue of the jobs.
+                found.filter(|queue| {
+                    let for_these = !queue.had_free_connections() && queue.calls_none == 0;
+                    narrow.is_none() || for_these
+                })
             });
         outermost(queues.collect())
     }

@@ -115,9 +115,11 @@ fn cpu_holders(page: &mut Page, requests: &Requests) {
     {
         return;
     }
+    let wakes = time.ready_unserved.wakeup.is_some_and(|ns| ns > 0);
     let text = format!(
-        "{} of the time; who had it: {}",
+        "{} of the time{}; who had it: {}",
         percent(without_ns, total_ns),
+        if wakes { ", waking up included" } else { "" },
         held_cpus(page, requests).join("; ")
     );
     page.paragraph(

@@ -184,7 +184,13 @@ pub(super) fn finding(
                 let same = one.is.what == what && one.is.function.as_deref() == *function;
                 one.step.tid == tid && same
             });
-            Cause::new(model, tid, doing, user_stack).each(own.map(|one| one.step.ns()))
+            // Others wait for the same sleep, and it is on their paths, too.
+            let mut each: BTreeMap<u64, u64> = BTreeMap::new();
+            for one in own {
+                let ns = each.entry(one.wait.out_ns).or_default();
+                *ns = one.step.ns().max(*ns);
+            }
+            Cause::new(model, tid, doing, user_stack).each(each.into_values())
         }))
         .fix(match (&tries, &in_others) {
             (Some(tries), _) => tries.fix().to_owned(),
