@@ -5,7 +5,7 @@ use std::slice;
 use whywait_findings::{Dominant, Finding, SavingKind, Shape, Verdict};
 use whywait_model::Stopped;
 use whywait_model::requests::{Multiplexed, OpenRequests, Percentile, Time};
-use whywait_words::{count, counted, duration, percent, program_name, rate};
+use whywait_words::{count, counted, duration, figure, percent, program_name, rate};
 
 use super::page::{Page, Style};
 use super::requests::{held_cpus, limits, percentile, total_ns, works};
@@ -275,6 +275,22 @@ fn shaped(part: Dominant, shape: Shape) -> String {
     text
 }
 
+/// `; it made 309 calls to 10.0.0.7:7001 (stock), 0.99 under way on average, 1 at most`: those that
+/// took most time.
+fn calls_made(report: &Report) -> String {
+    let Some(row) = report.calls.iter().max_by_key(|row| row.total_ns) else {
+        return String::new();
+    };
+    let most = row.most_in_flight.map(|most| format!(", {most} at most"));
+    format!(
+        "; it made {} to {}, {} under way on average{}",
+        counted(row.calls, "call"),
+        row.name(),
+        figure(row.in_flight),
+        most.unwrap_or_default()
+    )
+}
+
 /// `: 12,345 requests to redis-server (pid 991) in 10 s, p99 310 us, max 940 us`.
 fn what_was_seen(page: &Page, report: &Report) -> String {
     let requests = &report.requests;
@@ -297,7 +313,8 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
     if requests.count == 0 {
         let threads = counted(report.target.threads, "thread");
         let events = counted(report.coverage.events, "kernel event");
-        return format!(": {target} was watched for {watched}: {threads}, {events}");
+        let calls = calls_made(report);
+        return format!(": {target} was watched for {watched}: {threads}, {events}{calls}");
     }
     let all = works(requests, requests.count);
     let are_jobs = requests.jobs.as_ref().is_some_and(|jobs| jobs.counted);
