@@ -26,7 +26,10 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     verdict(page, report);
     let requests = &report.requests;
     let open = requests.open.as_ref();
-    if let Some(open) = open {
+    let jobs = requests.jobs.as_ref().filter(|_| requests.count == 0);
+    // Messages were read, and that none was seen to be done says nothing of how long they took.
+    let hidden = jobs.is_some_and(|jobs| jobs.counted && jobs.count == 0);
+    if let Some(open) = open.filter(|_| !hidden) {
         still_open(page, open, report.verdict != Verdict::Open);
     }
     if let Some(several) = requests
@@ -51,20 +54,20 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     ) {
         return;
     }
-    if requests.count == 0 && open.is_none() {
+    if requests.count == 0 && (open.is_none() || hidden) {
         let hint = "a request starts when data arrives on a socket, and ends when the target \
                     has read it and written an answer. Check that there was load while \
                     whywait watched, that this process served it, and in the notes below that \
                     this kernel tells of requests";
         let quic = requests.datagrams.filter(|datagrams| datagrams.quic > 0);
-        let fetches = requests.jobs.as_ref().is_some_and(|jobs| jobs.fetches > 0);
-        let hint = match (quic, fetches) {
+        let asks = hidden || jobs.is_some_and(|jobs| jobs.fetches > 0);
+        let hint = match (quic, asks) {
             (Some(_), _) => {
                 "it speaks QUIC (HTTP/3), whose requests are not followed. Those that come over \
                  TCP are"
             }
             (None, true) => {
-                "it asks a broker for messages, and who works on them does not show: tasks of one \
+                "it has messages from a broker, and who works on them does not show: tasks of one \
                  thread hand them to each other (goroutines, coroutines), or nothing came. --calls \
                  and --waits say what it asked of others, and where its threads slept"
             }
@@ -107,7 +110,10 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
 /// What was found, and what was seen.
 pub(super) fn verdict(page: &mut Page, report: &Report) {
     if let (Verdict::Run, Some(run)) = (report.verdict, &report.run) {
-        let (text, besides) = (run::headline(page, report, run), run::besides(run));
+        let (text, mut besides) = (run::headline(page, report, run), run::besides(run));
+        if !run.ended {
+            besides.push_str(&calls_made(report));
+        }
         page.paragraph(
             "",
             "  ",

@@ -115,11 +115,14 @@ fn cpu_holders(page: &mut Page, requests: &Requests) {
     {
         return;
     }
-    let wakes = time.ready_unserved.wakeup.is_some_and(|ns| ns > 0);
+    // The table has the two apart.
+    let without = percent(without_ns, total_ns);
+    let also = match time.runnable.map(|ns| percent(ns, total_ns)) {
+        Some(served) if served == without => "",
+        _ => ", waking up included",
+    };
     let text = format!(
-        "{} of the time{}; who had it: {}",
-        percent(without_ns, total_ns),
-        if wakes { ", waking up included" } else { "" },
+        "{without} of the time{also}; who had it: {}",
         held_cpus(page, requests).join("; ")
     );
     page.paragraph(

@@ -134,7 +134,10 @@ static __noinline int send_dns(const struct dns_query *query, u64 again_ns, u64 
 	return 0;
 }
 
-/* What the thread asked through another socket has had no answer, and now it asks again. */
+/*
+ * What the thread asked through another socket has had no answer, and now it asks again. If that was
+ * only just sent, it is another question: a thread of a runtime asks for several tasks at a time.
+ */
 static __noinline int asked_elsewhere(u32 tid, u64 cookie, u64 now, u64 at)
 {
 	u64 *before = bpf_map_lookup_elem(&dns_threads, &tid), other;
@@ -144,10 +147,9 @@ static __noinline int asked_elsewhere(u32 tid, u64 cookie, u64 now, u64 at)
 		return 0;
 	other = *before;
 	query = bpf_map_lookup_elem(&dns_queries, &other);
-	if (!query || query->tid != tid)
+	if (!query || query->tid != tid || now - query->sent_ns < ASKED_AGAIN_NS)
 		return 0;
-	if (now - query->sent_ns >= ASKED_AGAIN_NS)
-		send_dns(query, now, 0, now, at);
+	send_dns(query, now, 0, now, at);
 	bpf_map_delete_elem(&dns_queries, &other);
 	return 0;
 }

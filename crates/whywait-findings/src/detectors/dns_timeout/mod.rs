@@ -75,8 +75,31 @@ fn waited_ns(model: &Model, row: &DnsQuery) -> Option<u64> {
     (soon && slept_ns >= *DNS_LATE_NS).then_some(slept_ns)
 }
 
-/// For how long each request waited: of the thread that asked, when it had that one in hand.
-fn of_requests(model: &Model, rows: &[&DnsQuery]) -> Vec<u64> {
+/// For how long each request waited: of the thread that asked, when it had that one in hand; and of
+/// whom tasks ask, what of its time was in calls to the server, at most.
+fn of_requests(model: &Model, address: &str, rows: &[&DnsQuery]) -> Vec<u64> {
+    let mut each = of_threads(model, rows);
+    let asked: BTreeSet<u32> = rows.iter().map(|row| row.tgid).collect();
+    let late = model.requests().filter(|request| {
+        request.counts() && asked.contains(&request.tgid) && request.took_ns() >= Some(*DNS_LATE_NS)
+    });
+    for request in late {
+        let is_server = |number| model.peer(number).is_some_and(|it| it.address() == address);
+        let time = request.task_time();
+        let peers = time.iter().flat_map(|time| &time.peers);
+        let ns = sum(peers
+            .filter(|it| is_server(it.number))
+            .map(|it| it.ns.at_most));
+        if ns >= *DNS_LATE_NS {
+            let waited = each.entry((request.socket, request.seq)).or_default();
+            *waited = ns.max(*waited);
+        }
+    }
+    each.into_values().collect()
+}
+
+/// Those of threads that asked.
+fn of_threads(model: &Model, rows: &[&DnsQuery]) -> BTreeMap<(u64, u32), u64> {
     let mut each: BTreeMap<(u64, u32), u64> = BTreeMap::new();
     for row in rows {
         let asked_for = model.requests().find(|request| {
@@ -87,10 +110,14 @@ fn of_requests(model: &Model, rows: &[&DnsQuery]) -> Vec<u64> {
         });
         if let (Some(request), Some(ns)) = (asked_for, waited_ns(model, row)) {
             let waited = each.entry((request.socket, request.seq)).or_default();
-            *waited = waited.saturating_add(ns);
+            // Not beyond its answer: a thread of a runtime may have asked for another one.
+            let rest_ns = request
+                .answered_ns()
+                .map(|ns| ns.saturating_sub(row.sent_ns));
+            *waited = waited.saturating_add(ns.min(rest_ns.unwrap_or(u64::MAX)));
         }
     }
-    each.into_values().collect()
+    each
 }
 
 fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option<Finding> {
@@ -101,16 +128,16 @@ fn finding(model: &Model, server: &str, port: u16, rows: &[&DnsQuery]) -> Option
         .iter()
         .filter_map(|row| waited_ns(model, row))
         .collect();
-    let requests = of_requests(model, rows);
-    let severity = match (rows.len() >= *DNS_MIN_QUERIES, requests.is_empty()) {
-        (false, _) => Severity::Note,
-        (true, true) => Severity::Warning,
-        (true, false) => Severity::Error,
-    };
     let address = if server.contains(':') {
         format!("[{server}]:{port}")
     } else {
         format!("{server}:{port}")
+    };
+    let requests = of_requests(model, &address, rows);
+    let severity = match (rows.len() >= *DNS_MIN_QUERIES, requests.is_empty()) {
+        (false, _) => Severity::Note,
+        (true, true) => Severity::Warning,
+        (true, false) => Severity::Error,
     };
     let how_long = median(waited.clone()).map_or_else(
         || "how long it was waited for is not known".to_owned(),
