@@ -12,7 +12,7 @@ use crate::common;
 /// In a network namespace of its own, two servers, of which the first loses the first query for
 /// each name that begins with `lost`. Asks when it is told to, and again after 1 s. Ends then.
 const RESOLVER: &str = "
-import ctypes, socket, struct, subprocess, sys, threading
+import ctypes, socket, struct, subprocess, sys, threading, time
 libc = ctypes.CDLL(None)
 assert libc.unshare(0x40000000) == 0
 subprocess.run(['/sbin/ip', 'link', 'set', 'lo', 'up'], check=True)
@@ -63,6 +63,14 @@ asking.settimeout(1)
 for server in reversed(servers):
     asking.sendmsg([query(b'lost.both.example', 1)], [], 0, (server, 53))
 asking.recv(512)
+# One thread asks for two tasks, through a socket each, and both give up.
+tasks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+for number, asking in enumerate(tasks):
+    asking.connect((servers[0], 53))
+    asking.send(query(b'lost%d.task.example' % number, 1))
+time.sleep(1)
+for asking in tasks:
+    asking.close()
 ";
 
 #[test]
@@ -86,6 +94,8 @@ fn what_is_asked_again_is_recorded_with_its_question() {
     recording
         .read::<DnsQuery>(None, &mut |row| rows.push(row.clone()))
         .expect("queries");
+    let given_up = rows.split_off(rows.len().min(2));
+    assert_eq!(given_up.len(), 2, "those of the tasks: {given_up:#?}");
     let asked: Vec<(&str, u16, u16)> = rows
         .iter()
         .map(|row| (row.server.as_str(), row.name_length, row.question))
@@ -96,6 +106,10 @@ fn what_is_asked_again_is_recorded_with_its_question() {
         [("127.0.0.1", length, 1), ("127.0.0.1", length, 28)],
         "{rows:#?}"
     );
+    for row in &given_up {
+        let none = row.again_ns.is_none() && row.answered_ns.is_none();
+        assert!(none && row.server == "127.0.0.1", "{row:#?}");
+    }
     for row in &rows {
         let again_after_ms = row.again_ns.map(|ns| (ns - row.sent_ns) / 1_000_000);
         assert!(
