@@ -1,5 +1,5 @@
 use super::*;
-use crate::shared::queues::script::{Closed, Serves};
+use crate::shared::queues::script::{Closed, Serves, fetched_one_at_a_time};
 use crate::shared::task_places::script::passing;
 
 /// Eight clients with a connection each, and a lock around the call.
@@ -99,4 +99,22 @@ fn goroutines_that_pass_one_at_a_time() {
     assert_eq!(finding.severity, Severity::Error);
     let wait = "chan receive in main.withThing, which lets one through at a time";
     assert!(finding.title.contains(wait), "{}", finding.title);
+}
+
+#[test]
+fn who_finds_what_another_one_fetched_waits_for_fetches_that_are_made_one_at_a_time() {
+    let findings = detect(&Facts::of(&fetched_one_at_a_time(1).model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert!(
+        finding.title.ends_with(
+            "for others' calls to 127.0.0.1:7001 (python3), which are made one at a time"
+        ),
+        "{}",
+        finding.title
+    );
+    // Whoever asks a peer again and again on its own account is waited for by nobody.
+    let findings = detect(&Facts::of(&fetched_one_at_a_time(9).model()));
+    assert!(findings.is_empty(), "{findings:#?}");
 }
