@@ -316,10 +316,11 @@ impl Who {
             (_, None, JobsDo::Sleep) => "which sleep",
             (_, None, JobsDo::Compute(_)) => "which compute",
         };
+        let in_pool = self.look_ups && self.crew == WhoDoesJobs::Threads;
         match (self.at_a_time, self.count) {
             // A pool may allow no more of these than a part of its threads.
-            (1, _) if self.look_ups => format!("{jobs} one at a time"),
-            (most, _) if self.look_ups => format!("{jobs} {most} at a time"),
+            (1, _) if in_pool => format!("{jobs} one at a time"),
+            (most, _) if in_pool => format!("{jobs} {most} at a time"),
             (1, 2..) => format!("{jobs} one at a time, though {} {many} do them", self.count),
             (most, all) if most < all => {
                 format!("{jobs} {most} at a time, though {all} {many} do them")
