@@ -168,8 +168,8 @@ fn requests_that_lacked_a_cpu_say_so() {
     assert!(text.contains(said), "{said}: {text}");
     assert!(!text.contains("host"), "nothing was stolen: {text}");
     let text = render(&reports::no_cpu_by_others(), wide);
-    let who = "without a CPU: 80 % of the time, waking up included; who had it: batch-job (pid 4242) 80 %; own threads \
-               20 %";
+    let who = "without a CPU: 80 % of the time, waking up included; who had it: batch-job (pid \
+               4242) 80 %; own threads 20 %";
     assert!(text.contains(who), "{who}: {text}");
     let mut stolen = reports::no_cpu();
     stolen.coverage.stolen_ns = stolen.target.duration_ns / 10;

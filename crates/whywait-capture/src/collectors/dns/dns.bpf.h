@@ -135,8 +135,9 @@ static __noinline int send_dns(const struct dns_query *query, u64 again_ns, u64 
 }
 
 /*
- * What the thread asked through another socket has had no answer, and now it asks again. If that was
- * only just sent, it is another question: a thread of a runtime asks for several tasks at a time.
+ * What the thread asked through another socket has had no answer, and now it asks again. If that
+ * was only just sent, it is another question: a thread of a runtime asks for several tasks at a
+ * time.
  */
 static __noinline int asked_elsewhere(u32 tid, u64 cookie, u64 now, u64 at)
 {

@@ -277,9 +277,9 @@ fn read_list() -> io::Result<String> {
     }
 }
 
-/// For how long this thread has had a CPU. A look may sleep for some 10 ms, until all CPUs know that
-/// the list is read (`percpu_down_write`): nobody waits for it then, it costs no CPU time, and the
-/// next ones do not.
+/// For how long this thread has had a CPU. A look may sleep for some 10 ms, until all CPUs know
+/// that the list is read (`percpu_down_write`): nobody waits for it then, it costs no CPU time, and
+/// the next ones do not.
 fn computed() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)

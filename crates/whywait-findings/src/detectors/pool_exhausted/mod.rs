@@ -171,7 +171,10 @@ fn finding(
         .evidence(as_many_open(model, queue).map(Evidence::new))
         .fix(match queue.most {
             1 if kept.is_none() => {
-                format!("if no more than one is allowed, {fix}; else look for a lock that is held across the call")
+                format!(
+                    "if no more than one is allowed, {fix}; else look for a lock that is held \
+                     across the call"
+                )
             }
             _ => fix.to_owned(),
         });

@@ -541,8 +541,9 @@ fn who_has_a_file_locked_while_requests_try_again_is_named() {
         finding.title
     );
     let all: Vec<&str> = finding.evidence.iter().map(|one| &*one.text).collect();
-    let wanted = "in 12 of 60 looks at the kernel's list of locks, others had /srv/shop.db locked, \
-                  which was open here: importer (pid 4711) in 12 looks; during 100 % of these sleeps";
+    let wanted = "in 12 of 60 looks at the kernel's list of locks, others had /srv/shop.db \
+                  locked, which was open here: importer (pid 4711) in 12 looks; during 100 % of \
+                  these sleeps";
     assert!(all.contains(&wanted), "{all:#?}");
     assert!(
         finding.fix.starts_with("have the file locked for less"),

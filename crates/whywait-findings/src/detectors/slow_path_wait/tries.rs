@@ -212,9 +212,9 @@ fn tries_again((_, wait): &OfRequest<'_>, stacks: &BTreeSet<StackId>) -> bool {
         && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
 }
 
-/// Whether a wait that a timer ended is a sleep: several runtimes do it by a futex that nobody wakes
-/// (Ruby, a JVM).
-pub(super) fn is_sleep(wait: &Wait) -> bool {
+/// Whether a wait that a timer ended is a sleep: several runtimes do it by a futex that nobody
+/// wakes (Ruby, a JVM).
+fn is_sleep(wait: &Wait) -> bool {
     matches!(system_call(wait), SystemCall::Sleep | SystemCall::Futex)
 }
 
