@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{ModuleKind, Part, StackId};
+use whywait_events::{ModuleKind, StackId};
 use whywait_model::calls::PeerRow;
 use whywait_model::{FrameOrigin, Label, Model, Peer, origin};
 
 use crate::numbers::{MOST, Share};
 use crate::shared::intervals::sum;
 use crate::shared::queues::Queue;
+use crate::shared::traffic::{length, served};
 
 /// The nearest of some peers.
 pub(super) struct Nearest<'a> {
@@ -29,7 +30,7 @@ pub(super) fn of<'a>(
     if rivals.is_empty() {
         return None;
     }
-    let waits_in = waits_in(queue)?;
+    let waits_in = waits_in(model, queue)?;
     let calls = calls_in(model, queue.traffic.tgid);
     let depth = |address: &str| {
         let stacks = calls.get(address)?;
@@ -78,14 +79,21 @@ fn is_languages(label: &Label) -> bool {
     }
 }
 
-/// The stack in which the requests slept for most of the time in which they slept for no peer.
-fn waits_in(queue: &Queue<'_>) -> Option<StackId> {
+/// The stack in which the requests' threads slept for most of the time in which these waited, by
+/// their own sleeps: the path of a request may lead over the one that ended its sleep instead, and
+/// to what that one waited for.
+fn waits_in(model: &Model, queue: &Queue<'_>) -> Option<StackId> {
     let mut stacks: BTreeMap<StackId, u64> = BTreeMap::new();
     for victim in &queue.victims {
-        for step in &victim.request.path().steps {
-            let asleep = matches!(step.part, Some(Part::Lock | Part::Thread | Part::Timer));
-            if asleep && step.tid == victim.request.recv_tid && step.stack != 0 {
-                *stacks.entry(step.stack).or_default() += step.ns();
+        let request = victim.request;
+        let thread = model.threads.get(&request.recv_tid);
+        let (Some(thread), Some((from_ns, until_ns))) = (thread, served(&request)) else {
+            continue;
+        };
+        for wait in thread.timeline.overlapping(from_ns, until_ns) {
+            if wait.user_stack != 0 && model.class_of(wait).is_some() {
+                let slept = (wait.out_ns.max(from_ns), wait.woken_ns().min(until_ns));
+                *stacks.entry(wait.user_stack).or_default() += length(slept);
             }
         }
     }

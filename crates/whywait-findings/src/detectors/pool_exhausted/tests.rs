@@ -1,8 +1,11 @@
 use super::*;
 use crate::shared::queues::script::{Closed, LOOP, Serves, call, kept_across, peer};
 use crate::shared::task_places::script::passing;
-use whywait_events::PeerSums;
+use whywait_events::{Exchange, PeerSums};
 use whywait_model::script::Script;
+
+const RECVFROM: u32 = 45;
+const FUTEX: u32 = 202;
 
 /// Twelve clients share two connections.
 const POOL: Closed = Closed {
@@ -69,6 +72,75 @@ fn who_makes_no_call_may_wait_for_what_others_keep_across_theirs() {
     let findings = detect(&Facts::of(&kept_across(9).model()));
     let across = |finding: &Finding| finding.title.contains("across calls");
     assert!(!findings.iter().any(across), "{findings:#?}");
+}
+
+/// Six threads, each with a client of its own, and two connections to a database, at port 7002. A
+/// request takes one for its query, and keeps it across a call of 50 ms to the peer.
+fn threads_that_keep_a_connection() -> Script {
+    let mut script = Script::new();
+    let takes = script.stack(&["answer", "find_product", "take"]);
+    let queries = script.stack(&["answer", "find_product", "ask"]);
+    let calls = script.stack(&["answer", "find_price", "ask"]);
+    for tid in 1..=6 {
+        script.thread(tid, "worker");
+    }
+    let (mut ready, mut free) = ([10_u64; 6], [(0_u64, 0_u32); 2]);
+    for n in 0..60 {
+        let slot = usize::from(free[1] < free[0]);
+        let client = (0..6).min_by_key(|at| ready[*at]).expect("one");
+        let (tid, read, (free_ms, by)) = (client as u32 + 1, ready[client], free[slot]);
+        let begun = read.max(free_ms);
+        if read < begun {
+            let wait = script.wait(tid, FUTEX, read, begun).stack(takes);
+            wait.word(0x1000 + u64::from(tid)).by(by).done();
+        }
+        let mut ask = |peer, stack, (from, to)| {
+            let row = Exchange {
+                peer,
+                send_tid: tid,
+                read_tid: tid,
+                ..call(10 * u64::from(peer) + slot as u64, n, from, to)
+            };
+            script.exchange(&row);
+            let wait = script.wait(tid, RECVFROM, from, to).stack(stack);
+            wait.args([row.fd as u64, 0]).by_softirq().done();
+        };
+        ask(2, queries, (begun, begun + 2));
+        ask(1, calls, (begun + 2, begun + 52));
+        let request = script.request(1_000 + u64::from(n)).ready(read);
+        request.read(read, tid).answered(begun + 53, tid);
+        free[slot] = (begun + 53, tid);
+        ready[client] = begun + 55;
+    }
+    script.peer(&peer(60, 2));
+    script.peer(&PeerSums {
+        id: 2,
+        port: 7002,
+        process: "postgres".to_owned(),
+        tgid: 56,
+        ..peer(60, 2)
+    });
+    script.ends(2_000);
+    script
+}
+
+#[test]
+fn threads_wait_for_the_connections_that_are_taken_where_they_sleep() {
+    let findings = detect(&Facts::of(&threads_that_keep_a_connection().model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert!(
+        finding.title.contains(
+            "for one of 2 connections to 127.0.0.1:7002 (postgres), which others keep across calls \
+             to 127.0.0.1:7001 (python3)"
+        ),
+        "{}",
+        finding.title
+    );
+    let place = "they wait in take, which is called where calls to 127.0.0.1:7002 (postgres) are";
+    let says = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
+    assert!(says(place), "{findings:#?}");
 }
 
 #[test]
