@@ -759,21 +759,20 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
 
 /// Whether some request is answered when a call ends, nearly each time. Where many find what others
 /// have fetched, which call is whose does not come out even, and those who go on need not be those
-/// whose the calls are taken for. By chance as many calls as that are followed only where far more
-/// requests are answered than calls are made.
+/// whose the calls are taken for. An answer comes by chance within this as often as one part in
+/// [`BY_CHANCE`], also where far more requests are answered than calls are made.
 fn answers_follow(all: &[RequestRef<'_>], calls: &[Interval], most: usize) -> bool {
     let use_ns = median_ns(calls.iter().map(|call| length(*call)).collect());
-    let at_once_ns = BY_CHANCE.of(use_ns / most as u64);
     let mut answered: Vec<Ns> = all.iter().filter_map(|one| one.answered_ns()).collect();
     answered.sort_unstable();
+    let each = answered.len().max(calls.len()) as u64;
+    let apart_ns = in_proportion(use_ns / most as u64, calls.len() as u64, each);
+    let at_once_ns = BY_CHANCE.of(apart_ns);
     let follows = |(_, ended_ns): &&Interval| {
         let next = answered.get(answered.partition_point(|ns| ns < ended_ns));
         next.is_some_and(|ns| ns - ended_ns <= at_once_ns)
     };
-    let by_chance = BY_CHANCE.of(answered.len() as u64 * most as u64);
-    Share::new(by_chance, calls.len() as u64).is_below(*MOST)
-        && Share::counted(calls.iter().filter(follows).count(), calls.len())
-            .is_at_least(*NEARLY_ALL)
+    Share::counted(calls.iter().filter(follows).count(), calls.len()).is_at_least(*NEARLY_ALL)
 }
 
 /// The requests that waited for their turn: none of their calls was under way, and as many others
