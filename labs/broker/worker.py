@@ -1,10 +1,12 @@
 """Workers that take jobs from a list of redis, one at a time each, and push what became of them.
 
-    worker.py ADDRESS [--threads N] [--locked|--calls|--quick|--forks]
+    worker.py ADDRESS [--threads N] [--locked|--polled|--calls|--quick|--forks] [--each]
 
 Without one of these a job sleeps for 40 ms.
 
 --locked   … with a lock that all threads share
+--polled   it takes a lock in redis for 15 ms; who finds it taken sleeps for 20 ms and tries again
+--each     … a lock for each customer; each job is another one's
 --calls    … in redis, which is asked for something that takes as long
 --quick    a job takes a moment
 --forks    a job sleeps in a process of its own, which its worker waits for
@@ -46,6 +48,21 @@ def ask_catalogue(own):
     own.call("EVAL", SLOW, "0")
 
 
+def acquire(own, lock):
+    while not own.call("SET", lock, "1", "NX", "PX", "10000"):
+        time.sleep(0.02)
+
+
+def charge_customer():
+    time.sleep(0.015)
+
+
+def charge_under_lock(own, lock):
+    acquire(own, lock)
+    charge_customer()
+    own.call("DEL", lock)
+
+
 def resize_in_child():
     child = os.fork()
     if not child:
@@ -54,9 +71,11 @@ def resize_in_child():
     os.waitpid(child, 0)
 
 
-def work(args, own):
+def work(args, own, job):
     if args.locked:
         resize_under_lock()
+    elif args.polled:
+        charge_under_lock(own, f"lock:{job}" if args.each else "lock")
     elif args.calls:
         ask_catalogue(own)
     elif args.forks:
@@ -71,7 +90,7 @@ def worker(args):
     while True:
         job = own.call("BLPOP", "jobs", "0")[1]
         taken = now_ms()
-        work(args, other)
+        work(args, other, job.decode())
         other.call("RPUSH", "done", f"{job.decode()} {taken} {now_ms()}")
 
 
@@ -79,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--threads", type=int, default=1)
-    for kind in ("locked", "calls", "quick", "forks"):
+    for kind in ("locked", "polled", "each", "calls", "quick", "forks"):
         parser.add_argument(f"--{kind}", action="store_true")
     args = parser.parse_args()
     workers = [threading.Thread(target=worker, args=(args,)) for _ in range(args.threads)]

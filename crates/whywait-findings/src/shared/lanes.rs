@@ -16,10 +16,12 @@
 //!   even. Else nothing is said.
 //! - **In order.** Requests take unequal times, up to timers of the program's own, and yet none
 //!   overtakes another one: see [`in_order`].
+//!
+//! In the last two requests are not asleep in threads of their own: what for would show there.
 
 mod in_order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whywait_events::{Ns, Part, Sample};
 use whywait_model::{Model, RequestRef, Thread};
@@ -31,6 +33,7 @@ use crate::numbers::{
     SLOW_NS, STEP_OFF, Share,
 };
 use crate::shared::intervals::{Covered, Interval, even_ns, in_step_ns, merged, sum};
+use crate::shared::slow_paths::{is_sleep, wait_of};
 
 /// Requests of a process that pass one at a time.
 pub(crate) struct Lane<'m> {
@@ -298,6 +301,25 @@ fn sleeps_otherwise(requests: &[Passing<'_>]) -> bool {
     Share::new(sum(otherwise), all_ns).is_at_least(*MUCH)
 }
 
+/// Whether most of requests' time is sleeps of the threads that read them, and these are several:
+/// what each of them sleeps for shows there.
+fn threads_sleep(model: &Model, requests: &[Passing<'_>]) -> bool {
+    let mut threads = BTreeSet::new();
+    let mut slept_ns = 0_u64;
+    for one in requests {
+        let request = one.request;
+        for step in request.path().steps {
+            let own = step.part == Some(Part::Timer) && step.tid == request.recv_tid;
+            if own && wait_of(model, step).is_some_and(is_sleep) {
+                threads.insert(step.tid);
+                slept_ns = slept_ns.saturating_add(step.ns());
+            }
+        }
+    }
+    let all_ns = sum(requests.iter().map(|one| one.request.age_ns()));
+    threads.len() > 1 && Share::new(slept_ns, all_ns).is_at_least(*MOST)
+}
+
 impl InStep {
     fn of(facts: &Facts<'_>, tgid: u32, requests: &[Passing<'_>]) -> Option<Self> {
         let waited = requests.iter().filter(|one| one.waited_ns > 0);
@@ -308,7 +330,8 @@ impl InStep {
         (take_steps(&many, step_ns)
             && (few_too || come_after_answers(&many, requests, step_ns))
             && !sleeps_otherwise(requests)
-            && !works_meanwhile(facts, tgid, requests))
+            && !works_meanwhile(facts, tgid, requests)
+            && !threads_sleep(facts.model, requests))
         .then(|| Self {
             step_ns,
             few: few_too.then(|| middle(&few)),

@@ -759,7 +759,8 @@ fn goes_on(pairs: &Pairs<'_>, calls: &[Interval], others: &[&Exchange], most: us
 
 /// Whether some request is answered when a call ends, nearly each time. Where many find what others
 /// have fetched, which call is whose does not come out even, and those who go on need not be those
-/// whose the calls are taken for. The more of them there are, the sooner one must be answered.
+/// whose the calls are taken for. An answer comes by chance within this as often as one part in
+/// [`BY_CHANCE`], also where far more requests are answered than calls are made.
 fn answers_follow(all: &[RequestRef<'_>], calls: &[Interval], most: usize) -> bool {
     let mut answered: Vec<Ns> = all.iter().filter_map(|one| one.answered_ns()).collect();
     answered.sort_unstable();

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use whywait_events::{ModuleKind, Ns, Part, Request, StackId};
-use whywait_model::{Label, Model, PathStep, RequestRef, StackText, app_frame};
+use whywait_events::{ModuleKind, Ns, Part, Request, StackId, Wait};
+use whywait_model::{
+    Label, Model, PathStep, RequestRef, StackText, SystemCall, app_frame, system_call,
+};
 use whywait_words::{counted, duration, duration_range, percent};
 
 use crate::finding::{Evidence, Finding, Saving, Severity};
@@ -372,6 +374,21 @@ pub(crate) fn steps<'a>(slow: &SlowRequest<'a>) -> impl Iterator<Item = (Part, &
     steps
         .filter_map(|step| Some((step.part?, step)))
         .filter(|(_, step)| step.ns() > 0)
+}
+
+/// The wait that a step is.
+pub(crate) fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
+    let thread = model.threads.get(&step.tid)?;
+    thread
+        .timeline
+        .overlapping(step.from_ns, step.to_ns)
+        .first()
+}
+
+/// Whether a wait that a timer ended is a sleep: several runtimes do it by a futex that nobody
+/// wakes (Ruby, a JVM).
+pub(crate) fn is_sleep(wait: &Wait) -> bool {
+    matches!(system_call(wait), SystemCall::Sleep | SystemCall::Futex)
 }
 
 /// When each thread answered which requests.

@@ -49,7 +49,7 @@ use crate::facts::{ByWhom, Facts};
 use crate::finding::{Finding, Severity};
 use crate::numbers::FINDINGS_OF_A_KIND;
 use crate::shared::runtime;
-use crate::shared::slow_paths::{self, Shares, SlowRequest, UnderWay, dominates};
+use crate::shared::slow_paths::{self, Shares, SlowRequest, UnderWay, dominates, wait_of};
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -362,15 +362,6 @@ fn is_of_its_loop(request: RequestRef<'_>, wait: &Wait) -> bool {
             .is_some_and(|pool| pool.epoll == 0 && pool.polls(wait)),
         epoll => wait.epoll == epoll && wait.tgid == request.tgid,
     }
-}
-
-/// The wait that a step is.
-fn wait_of<'a>(model: &'a Model, step: &PathStep) -> Option<&'a Wait> {
-    let thread = model.threads.get(&step.tid)?;
-    thread
-        .timeline
-        .overlapping(step.from_ns, step.to_ns)
-        .first()
 }
 
 /// Who serves how many requests at a time.

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Part, StackId, Wait, WorkKind};
-use whywait_model::{PathStep, RequestRef, SystemCall, system_call};
+use whywait_events::{Part, StackId, WorkKind};
+use whywait_model::{PathStep, RequestRef};
 use whywait_words::{counted, duration, percent};
 
 use super::{Dominated, OfRequest, by_ns};
@@ -14,7 +14,7 @@ use crate::finding::{Cause, Evidence};
 use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, NEARLY_ALL, Share, TRIES};
 use crate::shared::intervals::{Covered, Interval, merged, sum, union_ns};
 use crate::shared::locked_files::LockedMeanwhile;
-use crate::shared::slow_paths;
+use crate::shared::slow_paths::{self, is_sleep};
 
 /// What is known of them.
 pub(super) struct Tries<'a> {
@@ -210,12 +210,6 @@ fn tries_again((_, wait): &OfRequest<'_>, stacks: &BTreeSet<StackId>) -> bool {
     sleeps().count() >= *TRIES
         && sleeps().all(|step| is_sleep(step.wait))
         && Share::new(between_ns, all_ns).is_below(*BY_CHANCE)
-}
-
-/// Whether a wait that a timer ended is a sleep: several runtimes do it by a futex that nobody
-/// wakes (Ruby, a JVM).
-fn is_sleep(wait: &Wait) -> bool {
-    matches!(system_call(wait), SystemCall::Sleep | SystemCall::Futex)
 }
 
 /// From the last of a request's sleeps in one of these stacks, or from its reading, to its answer.

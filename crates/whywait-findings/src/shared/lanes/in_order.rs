@@ -11,8 +11,8 @@
 //! differ by more than one does.
 
 use super::{
-    Passing, crowded, inside, length, median, sleeps_otherwise, timers_end_them, took_ns,
-    works_meanwhile,
+    Passing, crowded, inside, length, median, sleeps_otherwise, threads_sleep, timers_end_them,
+    took_ns, works_meanwhile,
 };
 use crate::facts::Facts;
 use crate::numbers::{BY_CHANCE, IN_STEP_MIN_GAPS, MOST, NEARLY_ALL, STEP_OFF, Share};
@@ -50,7 +50,8 @@ impl InOrder {
             && timers_end_them(&waited)
             && !sleeps_otherwise(requests)
             && !works_meanwhile(facts, tgid, requests)
-            && steps_add_up(requests, most);
+            && steps_add_up(requests, most)
+            && !threads_sleep(facts.model, requests);
         if !plausible {
             return None;
         }

@@ -191,30 +191,6 @@ pub(crate) fn kept_across(answered_after_ms: u64) -> Script {
     script
 }
 
-/// A cache that fetches for one request at a time, 20 ms each over the only connection, and has all
-/// others wait, also those that find what they want there: one to three are answered so long after
-/// each fetch, in milliseconds, in no order.
-pub(crate) fn fetched_one_at_a_time(answered_after_ms: u64) -> Script {
-    let mut script = Script::new();
-    script.thread(LOOP, "loop");
-    for n in 0..60_u64 {
-        let (from, to) = (200 + 21 * n, 220 + 21 * n);
-        script.exchange(&Exchange {
-            bytes_out: 60,
-            ..call(0, n as u32, from, to)
-        });
-        for other in 0..=n % 3 {
-            let read = to - 70 - 37 * (5 * n + other) % 60;
-            let request = script.request(4 * n + other + 1).epoll(7).ready(read);
-            let answered = request.read(read, LOOP);
-            answered.answered(to + answered_after_ms, LOOP);
-        }
-    }
-    script.peer(&peer(60, 1));
-    script.ends(1_600);
-    script
-}
-
 pub(crate) fn peer(calls: u64, open: u64) -> PeerSums {
     PeerSums {
         id: 1,

@@ -68,6 +68,30 @@ fn requests_that_take_a_time_of_their_own_pass_side_by_side() {
     );
 }
 
+/// Their sleeps show what for: a lock for which they try again and again, say.
+#[test]
+fn requests_whose_own_threads_sleep_do_not_pass_unseen() {
+    let sleeping = |threads: u64| {
+        let mut script = Script::new();
+        for tid in 1..=threads as u32 {
+            script.thread(tid, "worker");
+        }
+        let stack = script.stack(&["work", "acquire", "nanosleep"]);
+        for (n, (came, answered)) in (0..).zip(six_at_once(|place| place * 20)) {
+            let tid = 1 + (n % threads) as u32;
+            if threads > 1 {
+                script.sleeps(tid, stack, came, answered);
+            }
+            let request = script.request(n + 1).ready(came).read(came, tid);
+            request.answered(answered, tid);
+        }
+        script.ends(60_000);
+        script
+    };
+    assert_eq!(found(&sleeping(6)), []);
+    assert_eq!(found(&sleeping(1)).len(), 1, "one thread, as a loop");
+}
+
 /// Clients that began one after another, and each comes again at once: that answers follow each
 /// other in step shows nothing, for so do the requests.
 #[test]
