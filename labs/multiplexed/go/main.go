@@ -239,6 +239,9 @@ func load(protocol, address string) {
 	if strings.HasPrefix(protocol, "h2-") {
 		end = time.Now().Add(lasts / 4)
 	}
+	if protocol == "h2" {
+		end = time.Now().Add(lasts / 2)
+	}
 	var all sync.WaitGroup
 	for _, one := range askers {
 		one.took = nil
