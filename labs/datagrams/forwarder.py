@@ -36,9 +36,15 @@ forward-zone:
 
 
 def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Of both protocols: these servers answer over TCP as well."""
+    while True:
+        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
+            stream.bind(("127.0.0.1", 0))
+            try:
+                datagram.bind(stream.getsockname())
+            except OSError:
+                continue
+            return stream.getsockname()[1]
 
 
 def tell_when_bound(port, pid):
