@@ -52,6 +52,8 @@ def tell_when_bound(port, pid):
     if os.fork():
         return
     while f":{port:04X} " not in Path("/proc/net/udp").read_text(encoding="utf-8"):
+        if not Path(f"/proc/{pid}").exists():
+            os._exit(1)
         time.sleep(0.01)
     Path(os.environ["READY_FILE"]).write_text(f"{pid} 127.0.0.1:{port}\n", encoding="utf-8")
     os._exit(0)
