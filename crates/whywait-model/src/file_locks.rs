@@ -7,10 +7,11 @@ use std::fmt;
 use whywait_events::{FileLock, Ns};
 
 use crate::recorded::Recorded;
+use crate::rows::Rows;
 
 /// Such files.
 #[derive(Debug, Clone, Default)]
-pub struct FileLocks(Vec<FileLock>);
+pub struct FileLocks(Rows<FileLock, 100_000>);
 
 /// A file that processes had open, and others had locked for themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,10 @@ impl fmt::Display for FileLockHolder<'_> {
 impl FileLocks {
     pub(crate) fn add(&mut self, row: &FileLock) {
         self.0.push(row.clone());
+    }
+
+    pub(crate) fn left_out(&self) -> u64 {
+        self.0.left_out()
     }
 
     /// How often was looked.

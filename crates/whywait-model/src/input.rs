@@ -360,6 +360,7 @@ impl Input {
             self.recorded.task_looks.left_out(),
             self.recorded.abandoned.left_out(),
             self.recorded.dns.left_out(),
+            self.recorded.file_locks.left_out(),
             self.recorded.given_names.left_out(),
             self.recorded.pushes.left_out(),
             self.calls.exchanges.left_out(),

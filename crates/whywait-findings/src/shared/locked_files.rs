@@ -22,7 +22,8 @@ impl<'a> LockedMeanwhile<'a> {
     /// Of all such files the one that was locked for most of the time. `sleeps`: by process.
     pub(crate) fn of(model: &'a Model, sleeps: &[(u32, Interval)]) -> Option<Self> {
         let processes: BTreeSet<u32> = sleeps.iter().map(|(tgid, _)| *tgid).collect();
-        let slept_ns = sum(sleeps.iter().map(|(_, (from_ns, to_ns))| to_ns - from_ns));
+        let slept = |(_, (from_ns, to_ns)): &(u32, Interval)| to_ns.saturating_sub(*from_ns);
+        let slept_ns = sum(sleeps.iter().map(slept));
         let all_looks = model.file_locks.looks(model);
         let ended_ns = model.meta.ended_ns.unwrap_or(model.meta.started_ns);
         let lasts_ns = ended_ns.saturating_sub(model.meta.started_ns);
@@ -31,7 +32,10 @@ impl<'a> LockedMeanwhile<'a> {
         let files = model.file_locks.tried_by(&processes, all_looks);
         let during = files.into_iter().map(|file| {
             let at = file.at.iter();
-            let at = at.map(|(from_ns, to_ns)| (from_ns.saturating_sub(half_ns), to_ns + half_ns));
+            let at = at.map(|(from_ns, to_ns)| {
+                let from_ns = from_ns.saturating_sub(half_ns);
+                (from_ns, to_ns.saturating_add(half_ns))
+            });
             let locked = Covered::new(merged(at.collect()));
             let meanwhile = sleeps.iter().map(|(_, sleep)| locked.within(*sleep));
             Self {
