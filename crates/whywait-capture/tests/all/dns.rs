@@ -71,6 +71,15 @@ for number, asking in enumerate(tasks):
 time.sleep(1)
 for asking in tasks:
     asking.close()
+# Both servers at once, through a socket each: the second one's answer is not waited for.
+tasks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in servers]
+for asking, server in zip(tasks, servers):
+    asking.connect((server, 53))
+    asking.send(query(b'lost.race.example', 1))
+tasks[1].recv(512)
+for asking in tasks:
+    asking.close()
+time.sleep(1)
 ";
 
 #[test]

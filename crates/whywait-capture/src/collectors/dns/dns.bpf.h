@@ -24,7 +24,10 @@
 #define ASKED_AGAIN_NS 900000000
 #define DNS_QUERIES 4096
 
-/* By the socket's cookie. Also what is never answered stays, until others need the room. */
+/*
+ * By the socket's cookie. What is never answered stays as long as its socket: user space takes away
+ * what was given up before it was late, as by who asks two servers at once.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, DNS_QUERIES);
@@ -225,6 +228,7 @@ static __noinline int dns_asks(struct sock *sk, const struct thread *thread, u64
 	asked.tgid = thread->tgid;
 	asked.tid = tid;
 	asked.asked = 1;
+	asked.local_port = sk->__sk_common.skc_num;
 	bpf_map_update_elem(&dns_queries, &cookie, &asked, BPF_ANY);
 	bpf_map_update_elem(&dns_threads, &tid, &cookie, BPF_ANY);
 	return 0;

@@ -27,6 +27,8 @@ struct dns_query {
 	u32 asked;
 	u16 family;
 	u16 port;
+	u16 local_port; /* the socket's own, in the machine's order */
+	u16 unused[3];
 	u8 server[16];
 };
 IN_BTF(struct dns_query, dns_query);
