@@ -63,14 +63,6 @@ asking.settimeout(1)
 for server in reversed(servers):
     asking.sendmsg([query(b'lost.both.example', 1)], [], 0, (server, 53))
 asking.recv(512)
-# One thread asks for two tasks, through a socket each, and both give up.
-tasks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
-for number, asking in enumerate(tasks):
-    asking.connect((servers[0], 53))
-    asking.send(query(b'lost%d.task.example' % number, 1))
-time.sleep(1)
-for asking in tasks:
-    asking.close()
 # Both servers at once, through a socket each: the second one's answer is not waited for.
 tasks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in servers]
 for asking, server in zip(tasks, servers):
@@ -80,6 +72,14 @@ tasks[1].recv(512)
 for asking in tasks:
     asking.close()
 time.sleep(1)
+# One thread asks for two tasks, through a socket each, and both give up.
+tasks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+for number, asking in enumerate(tasks):
+    asking.connect((servers[0], 53))
+    asking.send(query(b'lost%d.task.example' % number, 1))
+time.sleep(2)
+for asking in tasks:
+    asking.close()
 ";
 
 #[test]
