@@ -119,7 +119,7 @@ fn finding(
         .evidence([Evidence::of_ns(shares.ns, shares.spread(slow_ns))])
         .evidence(Queue::before(program))
         .evidence(program.evidence())
-        .evidence(KeptAcross::of_some(queue))
+        .evidence(KeptAcross::of(model, queue).map(|kept| kept.evidence(queue)))
         .evidence([
             Evidence::of_ns(queue.full_ns, never_two(queue)),
             Evidence::new(queue.handover()),
@@ -142,27 +142,14 @@ fn finding(
 /// What is known of the calls.
 fn never_two(queue: &Queue<'_>) -> String {
     let traffic = &queue.traffic;
-    let connections = match queue.connections() {
-        _ if traffic.share_connections() => "a connection of HTTP/2 carries many".to_owned(),
-        1 if traffic.connections() == 1 => {
-            return format!(
-                "{} to it, never two at a time, over one connection; while requests waited one \
-                 was under way for {} of {}: {}; then {} requests were under way on average",
-                counted(traffic.calls.len(), "call"),
-                duration(queue.full_ns),
-                duration(queue.waited_ns),
-                percent(queue.full_ns, queue.waited_ns),
-                figure(queue.open),
-            );
-        }
-        1 => format!(
-            "each on a connection of its own ({})",
-            traffic.connections()
-        ),
-        open => format!("{open} connections are open"),
+    let connections = match (queue.connections(), traffic.connections()) {
+        _ if traffic.share_connections() => "though a connection of HTTP/2 carries many".to_owned(),
+        (1, 1) => "over one connection".to_owned(),
+        (1, used) => format!("though each on a connection of its own ({used})"),
+        (open, _) => format!("though {open} connections are open"),
     };
     format!(
-        "{} to it, and never two at a time, though {connections}; while requests waited one was \
+        "{} to it, and never two at a time, {connections}; while requests waited one was \
          under way for {} of {}: {}; then {} requests were under way on average",
         counted(traffic.calls.len(), "call"),
         duration(queue.full_ns),

@@ -218,7 +218,7 @@ enum ShownBy {
 }
 
 impl KeptAcross {
-    fn of(model: &Model, queue: &Queue<'_>) -> Option<Self> {
+    pub(crate) fn of(model: &Model, queue: &Queue<'_>) -> Option<Self> {
         let called = queue.traffic.peer.to_string();
         let rivals = Self::rivals(model, queue);
         let name = |row: &PeerRow| row.name();
@@ -241,16 +241,6 @@ impl KeptAcross {
         as_many(model, queue, queue.victims.len() as u64)
     }
 
-    /// Evidence where nothing else is known of it than that they make no such call.
-    pub(crate) fn of_some(queue: &Queue<'_>) -> Option<Evidence> {
-        let kept = (queue.calls_none > 0).then(|| Self {
-            called: queue.traffic.peer.to_string(),
-            to: Vec::new(),
-            shown: ShownBy::MakeNoCall,
-        });
-        kept.map(|kept| kept.evidence(queue))
-    }
-
     fn which(&self, most: usize) -> String {
         let what = match (&self.to[..], most) {
             ([to], 1) => format!("for the only connection to {to}"),
@@ -261,7 +251,7 @@ impl KeptAcross {
         format!("{what}, which others keep across calls to {}", self.called)
     }
 
-    fn evidence(&self, queue: &Queue<'_>) -> Evidence {
+    pub(crate) fn evidence(&self, queue: &Queue<'_>) -> Evidence {
         let open = match &self.to[..] {
             [] => "what it is does not show".to_owned(),
             to => format!("just as many connections are open to {}", list(to)),
