@@ -55,13 +55,15 @@ impl<'a> LockedMeanwhile<'a> {
         self.file.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// `; importer (pid 4711) has shop.db locked meanwhile`.
+    /// `; importer (pid 4711) had shop.db locked during 75 % of these sleeps`.
     pub(crate) fn title(&self) -> String {
         let by = match self.file.holders.as_slice() {
             [one] => one.to_string(),
             several => counted(several.len(), "process"),
         };
-        format!("; {by} had {} locked meanwhile", self.name())
+        let during = percent(self.meanwhile_ns, self.slept_ns);
+        let name = self.name();
+        format!("; {by} had {name} locked during {during} of these sleeps")
     }
 
     pub(crate) fn evidence(&self) -> Evidence {

@@ -126,9 +126,10 @@ impl<'a> Tries<'a> {
     pub(super) fn fix(&self) -> &'static str {
         match (&self.lock, &self.locked) {
             (None, Some(_)) => {
-                "have the file locked for less: make what its holder does shorter (a transaction: \
-                 commit more often), or do that before or after it; and take a lock that wakes who \
-                 waits for it, since who sleeps for a time finds it free too late"
+                "if it tries for that lock, have the file locked for less: make what its holder \
+                 does shorter (a transaction: commit more often), or do that before or after it; \
+                 and take a lock that wakes who waits for it, since who sleeps for a time finds it \
+                 free too late"
             }
             (Some(_), _) => {
                 "have the lock for less: make what its holder does shorter, or do that before or \
