@@ -31,12 +31,12 @@ pub(crate) const COLLECTOR: Collector = Collector {
 };
 
 /// A query: its socket, as the map has it, and when it was sent.
-type Asked = (Vec<u8>, u64);
+type SentQuery = (Vec<u8>, u64);
 
 struct Dns {
     next: Instant,
     /// What was late while its socket was open: somebody waits for it, or did.
-    waited_for: HashSet<Asked>,
+    waited_for: HashSet<SentQuery>,
 }
 
 impl Default for Dns {

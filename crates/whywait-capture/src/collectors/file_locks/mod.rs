@@ -21,7 +21,7 @@ use crate::core::programs::Programs;
 use crate::core::shared::{Shared, Stage};
 
 pub(crate) const COLLECTOR: Collector = Collector {
-    keeper: |_| Box::new(FileLocks::default()),
+    keeper: |_| Box::new(LockLooks::default()),
     ..Collector::NONE
 };
 
@@ -53,7 +53,7 @@ struct Lock {
 
 /// What was so in one or several looks in a row.
 #[derive(Debug)]
-struct Run {
+struct Stretch {
     holder: u32,
     /// The holder's name.
     name: String,
@@ -68,7 +68,7 @@ struct Run {
 type Openers = BTreeMap<u32, String>;
 
 #[derive(Debug)]
-struct FileLocks {
+struct LockLooks {
     looks: u64,
     left_out: u64,
     next: Instant,
@@ -76,12 +76,12 @@ struct FileLocks {
     /// Who of the target had files open that were locked.
     openers: HashMap<FileId, Openers>,
     /// What was so at the last look.
-    seen: BTreeMap<(u32, FileId), Run>,
+    seen: BTreeMap<(u32, FileId), Stretch>,
     /// What was so earlier. Whether it is about a file of the target, the next search says.
-    ended: Vec<Run>,
+    ended: Vec<Stretch>,
 }
 
-impl Default for FileLocks {
+impl Default for LockLooks {
     fn default() -> Self {
         Self {
             looks: 0,
@@ -95,7 +95,7 @@ impl Default for FileLocks {
     }
 }
 
-impl Keeper for FileLocks {
+impl Keeper for LockLooks {
     fn ask(&mut self, _: &mut Programs, asking: &mut Asking<'_>) -> Result<bool, CaptureError> {
         let begun = Instant::now();
         if begun < self.next {
@@ -142,7 +142,7 @@ impl Keeper for FileLocks {
     }
 }
 
-impl FileLocks {
+impl LockLooks {
     /// Looks for the files that threads of these processes sleep for.
     fn search_for_waiters(&mut self, locks: &[Lock], processes: &[u32]) {
         let mut descriptors = 0;
@@ -218,7 +218,7 @@ impl FileLocks {
                 again.waiters = again.waiters.max(waiters);
                 continue;
             }
-            let mut run = before.remove(&key).unwrap_or_else(|| Run {
+            let mut run = before.remove(&key).unwrap_or_else(|| Stretch {
                 holder: lock.holder,
                 name: name_of(lock.holder),
                 file: lock.file,
