@@ -15,18 +15,19 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * A ledger on the JDK's HTTP server, with a thread for each of its clients. Every booking asks a
  * bank, which takes 50 ms.
  *
- * <p>{@code JavaLocks monitor|reentrant|semaphore|fixed|native LIBRARY|virtual}
+ * <p>{@code JavaLocks monitor|reentrant|semaphore|permits|fixed|native LIBRARY|virtual}
  *
  * <p>The first three ask while they hold the lock that they are named for: one booking at a time.
- * {@code fixed} asks first, and holds the lock for moments. {@code native} has virtual threads and
- * no lock, and asks through a native library, which pins a virtual thread to its carrier; {@code
- * virtual} is that without the library.
+ * {@code permits} has a semaphore with three permits: three at a time. {@code fixed} asks first,
+ * and holds the lock for moments. {@code native} has virtual threads and no lock, and asks through
+ * a native library, which pins a virtual thread to its carrier; {@code virtual} is that without it.
  */
 public final class JavaLocks {
   private static final int THREADS = 8;
@@ -40,13 +41,14 @@ public final class JavaLocks {
   private static final Object MONITOR = new Object();
   private static final ReentrantLock LOCK = new ReentrantLock();
   private static final Semaphore PERMIT = new Semaphore(1);
+  private static final Semaphore PERMITS = new Semaphore(3, true);
 
   private static final Series LOCK_WAIT = new Series();
   private static final Series HELD = new Series();
   private static final Series QUEUED = new Series();
   private static final Series BOOKING = new Series();
 
-  private static long balance;
+  private static final AtomicLong BALANCE = new AtomicLong();
 
   public static void main(String[] args) throws Exception {
     boolean virtual = args[0].equals("native") || args[0].equals("virtual");
@@ -57,7 +59,8 @@ public final class JavaLocks {
         switch (args[0]) {
           case "monitor" -> JavaLocks::bookInMonitor;
           case "reentrant" -> JavaLocks::bookUnderLock;
-          case "semaphore" -> JavaLocks::bookWithPermit;
+          case "semaphore" -> () -> bookWithPermit(PERMIT);
+          case "permits" -> () -> bookWithPermit(PERMITS);
           case "fixed" -> JavaLocks::bookAfterwards;
           case "native" -> JavaLocks::bookThroughLibrary;
           case "virtual" -> JavaLocks::askBank;
@@ -98,7 +101,7 @@ public final class JavaLocks {
       long entered = System.nanoTime();
       LOCK_WAIT.add(entered - wanted);
       askBank();
-      balance++;
+      BALANCE.incrementAndGet();
       HELD.add(System.nanoTime() - entered);
     }
   }
@@ -110,24 +113,24 @@ public final class JavaLocks {
       long entered = System.nanoTime();
       LOCK_WAIT.add(entered - wanted);
       askBank();
-      balance++;
+      BALANCE.incrementAndGet();
       HELD.add(System.nanoTime() - entered);
     } finally {
       LOCK.unlock();
     }
   }
 
-  private static void bookWithPermit() throws InterruptedException {
+  private static void bookWithPermit(Semaphore permits) throws InterruptedException {
     long wanted = System.nanoTime();
-    PERMIT.acquire();
+    permits.acquire();
     try {
       long entered = System.nanoTime();
       LOCK_WAIT.add(entered - wanted);
       askBank();
-      balance++;
+      BALANCE.incrementAndGet();
       HELD.add(System.nanoTime() - entered);
     } finally {
-      PERMIT.release();
+      permits.release();
     }
   }
 
@@ -137,7 +140,7 @@ public final class JavaLocks {
     synchronized (MONITOR) {
       long entered = System.nanoTime();
       LOCK_WAIT.add(entered - wanted);
-      balance++;
+      BALANCE.incrementAndGet();
       HELD.add(System.nanoTime() - entered);
     }
   }

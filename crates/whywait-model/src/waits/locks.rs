@@ -8,6 +8,7 @@ use whywait_events::{Ns, StackId, Wait, WakeContext};
 use crate::joined::Joined;
 use crate::maps::HashMap;
 use crate::timeline::Thread;
+use crate::waits::at_a_time::HadBySeveral;
 use crate::waits::futex::Primitive;
 use crate::waits::meaning::ended_by_timeout;
 use crate::waits::objects::WaitKey;
@@ -83,6 +84,8 @@ pub struct Locks {
     joined: Joined,
     /// When each lock was let go, and by whom, in order: what ended the waits for it.
     let_go: HashMap<WaitKey, Vec<LetGo>>,
+    /// Who had one of each, where several threads had at a time.
+    several: HashMap<WaitKey, HadBySeveral>,
 }
 
 impl Deref for Locks {
@@ -113,7 +116,22 @@ impl Locks {
         for times in let_go.values_mut() {
             times.sort_unstable();
         }
-        Self { joined, let_go }
+        let several = let_go.iter().filter_map(|(key, let_go)| {
+            let several = HadBySeveral::of(&joined, key, let_go)?;
+            Some((key.clone(), several))
+        });
+        let several = several.collect();
+        Self {
+            joined,
+            let_go,
+            several,
+        }
+    }
+
+    /// How many threads had one of these locks at a time while others waited, where that was
+    /// several: permits of a semaphore, or locks that count as one.
+    pub fn had_at_a_time(&self, key: &WaitKey) -> Option<usize> {
+        self.several.get(key).map(HadBySeveral::at_a_time)
     }
 
     /// The first sleep of a wait for a lock of which this one is a part: some that want a lock
@@ -180,6 +198,9 @@ impl Locks {
         let to_ns = wait.woken_ns();
         let out_ns = self.first_try(wait).out_ns;
         let thread = self.threads.get(&holder)?;
+        let several = self.several.get(&key);
+        // Not every sleep for one of several is known to be that.
+        let same_place = |own: &Wait| own.user_stack != 0 && own.user_stack == wait.user_stack;
         // Its own last wait for the lock, if that ended while the other one waited: so it got it
         // then.
         let own = thread
@@ -188,18 +209,27 @@ impl Locks {
             .iter()
             .rev()
             .take(MOST_LOOKED_AT)
-            .find(|own| self.key_of(own) == key)
+            .find(|own| self.key_of(own) == key || (several.is_some() && same_place(own)))
             .and_then(|own| own.in_ns)
             .filter(|got_ns| *got_ns > out_ns && *got_ns <= to_ns);
         // Before another thread let go of it, this one had not got it: who takes a free lock leaves
-        // no trace.
-        let others_ns = self
-            .others_let_go(&key, holder, out_ns, to_ns)
+        // no trace. Where several have one, what it had until it let go itself was another one.
+        let is_end = |let_go: &LetGo| (let_go.by == holder) == several.is_some();
+        let free_ns = self
+            .last_let_go(&key, out_ns, to_ns, is_end)
             .map_or(out_ns, |let_go| thread.on_cpu_from(let_go.at_ns).min(to_ns));
         let idle_ns = self
             .last_between_requests(&key, thread, out_ns, to_ns)
             .map_or(out_ns, |idle| idle.end_ns().min(to_ns));
-        let from_ns = own.unwrap_or(out_ns).max(others_ns).max(idle_ns);
+        let serving_ns = several.and_then(|_| self.objects.serving_since(holder, to_ns));
+        let serving_ns = serving_ns.unwrap_or(out_ns).min(to_ns);
+        let from_ns = own
+            .unwrap_or(out_ns)
+            .max(free_ns)
+            .max(idle_ns)
+            .max(serving_ns);
+        let since_ns = several.and_then(|several| several.since(holder, to_ns));
+        let from_ns = since_ns.unwrap_or(from_ns);
         let across = self.across(holder, &key, from_ns, to_ns);
         let sampled = self.sampled_stack(thread, from_ns, to_ns);
         let stack = match &across {
@@ -285,6 +315,16 @@ impl Locks {
         from_ns: Ns,
         to_ns: Ns,
     ) -> Option<LetGo> {
+        self.last_let_go(key, from_ns, to_ns, |let_go| let_go.by != holder)
+    }
+
+    fn last_let_go(
+        &self,
+        key: &WaitKey,
+        from_ns: Ns,
+        to_ns: Ns,
+        is_it: impl Fn(&LetGo) -> bool,
+    ) -> Option<LetGo> {
         let let_go = self.let_go.get(key)?;
         let until = let_go.partition_point(|let_go| let_go.at_ns < to_ns);
         let_go[..until]
@@ -292,7 +332,7 @@ impl Locks {
             .rev()
             .take_while(|let_go| let_go.at_ns > from_ns)
             .take(MOST_LOOKED_AT)
-            .find(|let_go| let_go.by != holder)
+            .find(|let_go| is_it(let_go))
             .copied()
     }
 

@@ -1,5 +1,6 @@
 //! Waits: what threads slept for.
 
+mod at_a_time;
 pub(crate) mod futex;
 pub(crate) mod handover;
 pub(crate) mod kind;

@@ -213,6 +213,11 @@ impl WaitObjects {
             && !self.serving(wait)
     }
 
+    /// Since when a thread has had the request that it has in hand at a time, if it is only one.
+    pub(crate) fn serving_since(&self, tid: u32, at_ns: Ns) -> Option<Ns> {
+        self.in_hand.only(tid, at_ns).map(|(from_ns, _)| from_ns)
+    }
+
     /// Adds a sleep.
     pub(crate) fn add(
         &mut self,

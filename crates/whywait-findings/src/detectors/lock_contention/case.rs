@@ -8,6 +8,7 @@ use whywait_model::waits::{Hold, Primitive, WaitKey, WaitObject};
 use whywait_model::{FrameOrigin, Model, Peer, origin};
 use whywait_words::{counted, duration, list, list_by};
 
+use super::several::Several;
 use super::{DECLARATION, LockFinding, total_ns, waiters};
 use crate::facts::Facts;
 use crate::finding::{Cause, Confidence, Evidence, Finding, Saving, SavingKind, Severity};
@@ -22,6 +23,9 @@ use crate::shared::threads::named;
 const FIX_OF_READERS: &str = "if those who let go last had read, writers wait for all who read: \
      read under the lock for less, or have readers take a snapshot that a writer replaces as a \
      whole. If they had written: hold the lock for less, and across no wait";
+
+const FIX_OF_SEVERAL: &str = "have one for less: do not wait with it, and do before or after what \
+     it does not guard; or have more permits, where what they guard bears that";
 
 /// What is to be said of a lock.
 pub(super) fn finding(
@@ -60,7 +64,8 @@ pub(super) fn finding(
     let finding = Finding::new(&DECLARATION, severity, title(model, verdict))
         .confidence(confidence)
         .about_known("address", address)
-        .about("lock", what(key))
+        .about("lock", what_it_is(verdict))
+        .about_known("at_a_time", verdict.several.map(Several::number))
         .about("holder_tid", json!(longest.map(|hold| hold.holder)))
         .about("hold_ns", json!(longest.map(Hold::ns)))
         .about(
@@ -80,10 +85,10 @@ pub(super) fn finding(
             let own = verdict.holds.iter().filter(|one| one.holder == hold.holder);
             cause(model, hold).each(own.map(Hold::ns))
         }))
-        .fix(if verdict.of_readers {
-            FIX_OF_READERS.to_owned()
-        } else {
-            fix(key, verdict.held_across, verdict.holds)
+        .fix(match verdict.several {
+            _ if verdict.of_readers => FIX_OF_READERS.to_owned(),
+            Some(_) => FIX_OF_SEVERAL.to_owned(),
+            None => fix(key, verdict.held_across, verdict.holds),
         });
     let slept_ns = |wait: &&&Wait| wait.wake_ns.map_or(0, |ns| ns.saturating_sub(wait.out_ns));
     let longest = lock.waits.iter().max_by_key(slept_ns);
@@ -202,6 +207,15 @@ fn without_cpu(hold: &Hold) -> String {
     format!(", {} of that without a CPU", duration(hold.without_cpu_ns))
 }
 
+/// `mutex`, `permit of a semaphore (3 at a time)`.
+fn what_it_is(verdict: &LockFinding<'_>) -> String {
+    let lock = what(verdict.key);
+    match verdict.several {
+        Some(several) => several.what(&lock),
+        None => lock,
+    }
+}
+
 fn what(key: &WaitKey) -> String {
     key.object
         .primitive()
@@ -238,10 +252,11 @@ fn by_holder(holds: &[Hold]) -> Vec<(u32, u64, u64)> {
 
 fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
     let LockFinding { key, lock, .. } = *verdict;
-    let name = key
-        .object
-        .primitive()
-        .map_or_else(|| "a lock".to_owned(), Primitive::with_article);
+    let name = match (verdict.several, key.object.primitive()) {
+        (Some(several), _) => several.one_of_them(),
+        (None, Some(primitive)) => primitive.with_article(),
+        (None, None) => "a lock".to_owned(),
+    };
     let who = match lock.requests.iter().map(|waited| waited.ns).max() {
         None => format!(
             "{} waited {} in all for {name}",
@@ -266,6 +281,10 @@ fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
     let place = place(model, hold.stack)
         .filter(|_| !of_interpreter)
         .map_or_else(String::new, |function| format!(" in {function}"));
+    let (that, one) = match verdict.several {
+        Some(_) => (", of which", " one"),
+        None => (" that", ""),
+    };
     let across = match &hold.across {
         Some(across) if verdict.held_across => match across.what.as_str() {
             SLEEP => ", across a sleep".to_owned(),
@@ -274,7 +293,7 @@ fn title(model: &Model, verdict: &LockFinding<'_>) -> String {
         _ => String::new(),
     };
     format!(
-        "{who} that {} held for up to {}{place}{across}{}",
+        "{who}{that} {} held{one} for up to {}{place}{across}{}",
         named(model, hold.holder),
         duration(hold.ns()),
         without_cpu(hold)
@@ -296,9 +315,11 @@ fn evidence(
         _ => String::new(),
     };
     let waits = format!(
-        "{} for the {}{address}, {} in all, the longest {}; by {}",
+        "{} for {}{address}, {} in all, the longest {}; by {}",
         counted(sums.seen.count.saturating_add(sums.short) as usize, "wait"),
-        what(key),
+        verdict
+            .several
+            .map_or_else(|| format!("the {}", what(key)), Several::one_of_them),
         duration(total_ns),
         duration(sums.longest_ns.max(sums.short_longest_ns)),
         list(&waiting)
@@ -314,10 +335,10 @@ fn evidence(
     let reasons = &sums.reasons[..sums.reasons.len().min(*SHOWN)];
     let is_lock = (!reasons.is_empty())
         .then(|| Evidence::new(format!("it is a lock: {}", reasons.join("; "))));
-    let several = key
-        .object
-        .may_be_several()
-        .then(|| Evidence::new(which(key.object.primitive())));
+    let several = verdict.several.map(Several::evidence).or_else(|| {
+        let may_be = key.object.may_be_several();
+        may_be.then(|| Evidence::new(which(key.object.primitive())))
+    });
     [Evidence::of_ns(total_ns, waits)]
         .into_iter()
         .chain(on_paths)

@@ -26,11 +26,13 @@
 //! a read-write lock only the last one to let go shows. So of a wait to write nobody is named as
 //! the holder, unless that one is known to have written. A class other than "lock" is never
 //! contention, however large the sum of its waits. Waits below [`LOCK_NS`] a request that are less
-//! than a [`LOCK_SHARE`]th of its time are what locks are for.
+//! than a [`LOCK_SHARE`]th of its time are what locks are for. Of a semaphore with several permits
+//! several threads are holders at a time: it is said how many ([`several`]).
 
 mod case;
 mod nested;
 mod of_tasks;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +52,7 @@ use crate::shared::pollers::stranded_behind;
 use crate::shared::replay::{Gone, Spared, lock_of};
 
 use nested::Nested;
+use several::Several;
 
 /// What it is.
 pub(crate) static DECLARATION: Declaration = Declaration {
@@ -333,6 +336,8 @@ struct LockFinding<'a> {
     of_readers: bool,
     /// The file that others had locked while nobody here had it.
     locked: Option<LockedMeanwhile<'a>>,
+    /// What several threads have at a time, if it is no single lock.
+    several: Option<Several>,
 }
 
 /// Whether the waits are too short or too few to matter.
@@ -414,6 +419,7 @@ fn finding(
         behind_readers: &behind_readers,
         of_readers,
         locked: locked_meanwhile(model, key, &lock.waits),
+        several: Several::of(model, &lock.waits),
     };
     case::finding(facts, &verdict, ended_ns)
 }

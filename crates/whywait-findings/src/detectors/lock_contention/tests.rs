@@ -906,6 +906,64 @@ fn locks_on_words_of_the_waiters_own_have_the_names_that_people_know() {
     }
 }
 
+/// Six workers take turns at so many permits, each for 20 ms, and who gives one wakes the next.
+fn permits(number: u32, waiting: &[&str]) -> Script {
+    let mut script = Script::new();
+    let waiting = script.stack(waiting);
+    let working = script.stack(&["main", "app::render", "nanosleep"]);
+    for tid in 1..=6u32 {
+        script.thread(tid, "worker");
+    }
+    for turn in 0..18u32 {
+        let tid = |turn: u32| turn % 6 + 1;
+        // They began one after the other.
+        let at = u64::from(turn / number * 20 + turn % number * 3);
+        let mut came = at;
+        if turn >= number {
+            came = (at + 3).saturating_sub(40);
+            let by = tid(turn - number);
+            on_own_word(&mut script, waiting, tid(turn), (came, at), by);
+        }
+        script.sleeps(tid(turn), working, at + 1, at + 20);
+        script
+            .request(u64::from(tid(turn)) << 32 | u64::from(turn))
+            .ready(came)
+            .read(came, tid(turn))
+            .answered(at + 21, tid(turn));
+    }
+    script.ends(300);
+    script
+}
+
+#[test]
+fn permits_of_a_semaphore_are_had_by_several_at_a_time() {
+    let of_java: &[&str] = &[
+        "Semaphore.acquire",
+        "Unsafe_Park",
+        "Parker::park(bool, long)",
+    ];
+    let cases = [
+        (of_java, "one of 2 permits of a semaphore"),
+        (
+            &["app::enter", "pthread_cond_wait"],
+            "one of 2 permits or locks",
+        ),
+    ];
+    for (waiting, what) in cases {
+        let findings = detect(&Facts::of(&permits(2, waiting).model()));
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        let Finding { title, subject, .. } = &findings[0];
+        assert!(title.contains(what), "{title}");
+        assert!(
+            title.contains("held one for up to 20 ms in app::render"),
+            "{title}"
+        );
+        assert_eq!(subject["at_a_time"], json!(2));
+    }
+    let one = detect(&Facts::of(&permits(1, of_java).model()));
+    assert_eq!(one[0].subject.get("at_a_time"), None, "{one:#?}");
+}
+
 #[test]
 fn a_wait_that_goes_on_after_its_timeout_is_one() {
     let with_timeouts = |script: &mut Script, stack, tid: u32, (from, to): (u64, u64), by| {

@@ -131,7 +131,7 @@ impl InHand {
     }
 
     /// The one that a thread has in hand at `at`, if it has one and no more.
-    fn only(&self, tid: u32, at: Ns) -> Option<(Ns, Ns)> {
+    pub(crate) fn only(&self, tid: u32, at: Ns) -> Option<(Ns, Ns)> {
         if self.carriers.contains(&tid) {
             return None;
         }
