@@ -254,6 +254,12 @@ static __always_inline enum sent client_writes(struct socket_state *socket,
 						    what_is_sent(socket, thread, bytes);
 	bool fetches = sent == SENT_FETCHES || sent == SENT_POLLS || sent == SENT_RECEIVES;
 
+	if (unlikely(socket->broker == BROKER_IS_TOLD && runtimes_known))
+		asks_with_handles(socket, thread, bytes, sent == SENT_RECEIVES,
+				  sent == SENT_DELETES,
+				  sent == SENT_ASKS && socket->exchange.first_send_ns &&
+					  !socket->exchange.first_read_ns &&
+					  !socket->exchange.over);
 	switch (sent) {
 	case SENT_FETCHES:
 		job_ends(thread, worker_of(thread), bytes);

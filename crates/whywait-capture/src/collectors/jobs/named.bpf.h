@@ -31,7 +31,10 @@
 /* NATS allows 64 MiB. */
 #define LONGEST_PAYLOAD (1 << 27)
 
-enum line { LINE_LOST, LINE_VERB, LINE_WORDS, LINE_ANSWER };
+enum line { LINE_LOST, LINE_VERB, LINE_WORDS, LINE_ANSWER, LINE_BODY };
+
+/* In a body (LINE_BODY): whether the key of a handle was found, and its value begins. */
+enum body { BODY_KEYS, BODY_KEY_ENDS, BODY_HANDLE };
 
 /* How far one direction of a connection was gone through. */
 struct lines {
@@ -276,9 +279,52 @@ static __always_inline void byte_of_word(struct lines *lines, u8 byte)
 	lines->number = lines->number * 10 + (byte & 15);
 }
 
+/* `ReceiptHandle"`: its byte with that number. */
+#define HANDLE_KEY 14
+
+static __always_inline u8 of_handle(u32 at)
+{
+	u64 word = at < 8 ? 0x4874706965636552ULL : 0x22656c646e61ULL;
+
+	return (u8)(word >> (at & 7) * 8);
+}
+
+/* The next byte of a body, in which handles are looked for. */
+static __always_inline void byte_of_body(struct lines *lines, u8 byte)
+{
+	if (lines->verb == BODY_HANDLE) {
+		if (byte != '"') {
+			byte_of_word(lines, byte);
+			return;
+		}
+		lines->name = lines->hash | 1;
+		lines->ready = 1;
+		lines->verb = BODY_KEYS;
+		lines->is_name = 0;
+	} else if (lines->verb == BODY_KEY_ENDS) {
+		if (byte == '"') {
+			lines->verb = BODY_HANDLE;
+			word_begins(lines);
+		} else if (byte != ':' && byte != ' ') {
+			lines->verb = BODY_KEYS;
+			lines->is_name = 0;
+		}
+	} else if (byte == of_handle(lines->is_name)) {
+		lines->is_name++;
+		if (lines->is_name == HANDLE_KEY)
+			lines->verb = BODY_KEY_ENDS;
+	} else {
+		lines->is_name = byte == 'R';
+	}
+}
+
 /* The line's next byte. */
 static __always_inline void next_byte(struct lines *lines, u8 byte)
 {
+	if (lines->at == LINE_BODY) {
+		byte_of_body(lines, byte);
+		return;
+	}
 	if (lines->at == LINE_ANSWER) {
 		lines->skip--;
 		if (lines->length++ == 1) {
@@ -375,7 +421,7 @@ __noinline u64 next_name(u32 place)
 	else if (lines->left.bytes)
 		lines->at = LINE_LOST;
 	lines->ready = 0;
-	if (name)
+	if (name && lines->at != LINE_BODY)
 		line_begins(lines);
 	return name;
 }
@@ -410,6 +456,21 @@ static __always_inline bool reads_message(const struct thread *thread)
 	return at && begins_message(at, true);
 }
 
+/* What a call has moved is to be gone through. False: it cannot be. */
+static __always_inline bool call_moves(struct lines *lines, const struct thread *thread, u32 bytes)
+{
+	lines->used_ns = thread->io_ns;
+	lines->have = 0;
+	lines->ready = 0;
+	lines->left.bytes = bytes;
+	lines->left.piece = 0;
+	lines->left.vectors = 0;
+	if (memory_of_call(&lines->left, thread))
+		return true;
+	lines->at = LINE_LOST;
+	return false;
+}
+
 /* A call has moved `bytes`: where its lines are; NO_LINES: they are not known. */
 static __always_inline u32 lines_move(const struct socket_state *socket,
 				      const struct thread *thread, u32 bytes, bool reads)
@@ -417,16 +478,8 @@ static __always_inline u32 lines_move(const struct socket_state *socket,
 	u32 place = lines_at(socket->id, thread->io_ns, reads) & (2 * NAMING - 1);
 	struct lines *lines = &lines_of[place];
 
-	lines->used_ns = thread->io_ns;
-	lines->have = 0;
-	lines->ready = 0;
-	lines->left.bytes = bytes;
-	lines->left.piece = 0;
-	lines->left.vectors = 0;
-	if (!memory_of_call(&lines->left, thread)) {
-		lines->at = LINE_LOST;
+	if (!call_moves(lines, thread, bytes))
 		return NO_LINES;
-	}
 	if (lines->at == LINE_LOST) {
 		if (!begins_with_line(&lines->left, reads))
 			return NO_LINES;
@@ -490,4 +543,84 @@ __noinline u32 names_are_done(const struct socket_state *socket, struct thread *
 	}
 	lines_moved(place);
 	return found;
+}
+
+/* A body begins in which handles are looked for, or another one; `reads`: the broker's. */
+static __always_inline void body_begins(const struct socket_state *socket,
+					const struct thread *thread, bool reads, bool looked_at)
+{
+	u32 place = lines_at(socket->id, thread->io_ns, reads) & (2 * NAMING - 1);
+	struct lines *lines = &lines_of[place];
+
+	lines->skip = 0;
+	lines->verb = BODY_KEYS;
+	lines->is_name = 0;
+	lines->at = looked_at ? LINE_BODY : LINE_LOST;
+}
+
+/*
+ * SQS has a handle for each message (`"ReceiptHandle":"…"`), and is told to delete the one with
+ * that: as a goroutine reads an answer for another one, which may hand on what is in it, only this
+ * shows which message is done with. Not static: verified once.
+ */
+__noinline int handles_are_read(const struct socket_state *socket,
+				const struct arrivals *arrivals, const struct thread *thread,
+				u32 bytes)
+{
+	struct lines *lines;
+	u64 name, came_ns;
+	u32 place;
+
+	if (!socket || !arrivals || !thread || !goroutine_of(thread))
+		return 0;
+	place = lines_at(socket->id, thread->io_ns, true) & (2 * NAMING - 1);
+	lines = &lines_of[place];
+	if (lines->at != LINE_BODY || !call_moves(lines, thread, bytes))
+		return 0;
+	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
+	for (u32 found = 0; found < MOST_NAMES; found++) {
+		name = next_name(place);
+		if (!name)
+			return 0;
+		message_has_come(name ^ (u64)thread->tgid << 40, thread, came_ns,
+				 socket->exchange.peer);
+	}
+	lines_moved(place);
+	return 0;
+}
+
+/* The same of what is written: which messages are deleted. */
+__noinline int handles_are_done(const struct socket_state *socket, struct thread *thread, u32 bytes)
+{
+	struct lines *lines;
+	u32 place;
+	u64 name;
+
+	if (!socket || !thread || !goroutine_of(thread))
+		return 0;
+	place = lines_at(socket->id, thread->io_ns, false) & (2 * NAMING - 1);
+	lines = &lines_of[place];
+	if (lines->at != LINE_BODY || !call_moves(lines, thread, bytes))
+		return 0;
+	for (u32 found = 0; found < MOST_NAMES; found++) {
+		name = next_name(place);
+		if (!name)
+			return 0;
+		named_is_done(name ^ (u64)thread->tgid << 40, thread);
+	}
+	lines_moved(place);
+	return 0;
+}
+
+/* Something was sent to SQS: what it asks for says whether handles follow, and whose. */
+static __always_inline void asks_with_handles(const struct socket_state *socket,
+					      struct thread *thread, u32 bytes, bool receives,
+					      bool deletes, bool goes_on)
+{
+	if (!goes_on) {
+		body_begins(socket, thread, true, receives);
+		body_begins(socket, thread, false, deletes);
+	}
+	if (!receives)
+		handles_are_done(socket, thread, bytes);
 }
