@@ -222,3 +222,66 @@ fn what_was_fetched_ahead_waits_for_who_works_on_one_after_the_other() {
         assert!(waited_ns < 20_000_000, "{row:?}");
     }
 }
+
+/// Has four messages of NATS JetStream, and acknowledges three: the second first, after it has said
+/// that it is still at work on the first, and the last two in one write.
+const OUT_OF_ORDER: &str = "
+import socket, sys, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+print('ready', flush=True)
+sys.stdin.readline()
+broker.sendall(b'SUB a 1\\r\\nPUB $JS.API.CONSUMER.MSG.NEXT.J.w a 2\\r\\n{}\\r\\n')
+got = b''
+while not got.endswith(b'last\\r\\n'):
+    got += broker.recv(32768)
+time.sleep(0.02)
+broker.sendall(b'PUB $JS.ACK.J.w.1.2.2.12.0 4\\r\\n+ACK\\r\\n')
+time.sleep(0.02)
+broker.sendall(b'PUB $JS.ACK.J.w.1.1.1.11.0 4\\r\\n+WPI\\r\\n')
+time.sleep(0.02)
+broker.sendall(b'PUB $JS.ACK.J.w.1.3.3.13.0 0\\r\\n\\r\\n'
+               b'PUB $JS.ACK.J.w.1.1.1.11.0 b 4\\r\\n+ACK\\r\\n')
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+/// Sends them as a stream of bytes may come: a line and a payload are cut in two.
+fn sends_messages(mut stream: TcpStream) {
+    let pieces = [
+        "MSG x 1 $JS.ACK.J.w.1.1.1.11.0 5\r\nMSG \n\r\n\
+         MSG x 1 $JS.ACK.J.w.1.2.2.12.0 0\r\n\r\nMSG x 1 $JS.ACK.J.w.1.3",
+        ".3.13.0 5\r\nhe",
+        "llo\r\nHMSG x 1 $JS.ACK.J.w.1.4.4.14.0 12 16\r\nNATS/1.0\r\n\r\nlast\r\n",
+    ];
+    let _ = stream.set_nodelay(true);
+    let _ = stream.read(&mut [0; 100]);
+    for piece in pieces {
+        thread::sleep(AFTER);
+        if stream.write_all(piece.as_bytes()).is_err() {
+            return;
+        }
+    }
+    while let Ok(1..) = stream.read(&mut [0; 100]) {}
+}
+
+#[test]
+fn messages_with_names_are_jobs_until_they_are_acknowledged() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let watched = watch(OUT_OF_ORDER, "", sends_messages);
+    let took: Vec<_> = watched
+        .jobs
+        .iter()
+        .map(|row| (row.last_send_ns.unwrap_or_default() - row.ready_ns) / 1_000_000)
+        .collect();
+    // The one that was never acknowledged is none that is known to be over.
+    assert_eq!(took.len(), 3, "{:#?}", watched.jobs);
+    assert!((40..60).contains(&took[0]), "the second: {took:?}");
+    assert!(
+        (70..90).contains(&took[1]),
+        "the third came later: {took:?}"
+    );
+    assert!((80..100).contains(&took[2]), "the first: {took:?}");
+    assert!(watched.jobs.iter().all(|row| row.kind == WorkKind::Job));
+}

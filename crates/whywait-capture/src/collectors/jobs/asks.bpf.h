@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "collectors/jobs/named.bpf.h"
 #include "collectors/jobs/open.bpf.h"
 #include "collectors/sockets/multiplexed.bpf.h"
 #include "collectors/sockets/sent.bpf.h"
@@ -17,6 +18,7 @@ enum sent {
 	SENT_RECEIVES, /* … and will say which ones it is done with: SQS */
 	SENT_DELETES, /* that is what it says, in a call, … */
 	SENT_ACKNOWLEDGES, /* … or so that nothing replies */
+	SENT_NAMES, /* … to a broker whose messages have names, or anything else */
 	SENT_PREFACE, /* HTTP/2 is spoken from now on, … */
 	SENT_FRAME, /* … or has been, as it seems: it begins as a frame does */
 };
@@ -110,8 +112,6 @@ struct {
 	__type(value, struct http_head);
 } http_heads SEC(".maps");
 
-#define FOUR(a, b, c, d) ((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
-
 /*
  * What a request of HTTP asks SQS, or what has its interface, for: `ReceiveMessage` or
  * `DeleteMessage…`, in a header (X-Amz-Target) or in the body (Action=). Four by four bytes: each
@@ -191,9 +191,13 @@ __noinline u32 what_is_sent(struct socket_state *socket, const struct thread *th
 		socket->broker = BROKER_IS_ASKED;
 		return SENT_FETCHES;
 	}
-	if (acknowledges_amqp(head, looked_at) || acknowledges_nats(head, looked_at)) {
+	if (acknowledges_amqp(head, looked_at)) {
 		socket->broker = BROKER_SENDS;
 		return SENT_ACKNOWLEDGES;
+	}
+	if (acknowledges_nats(head, looked_at)) {
+		socket->broker = BROKER_NAMES;
+		return SENT_NAMES;
 	}
 	at = polls_kafka(head, looked_at, bytes);
 	if (at) {

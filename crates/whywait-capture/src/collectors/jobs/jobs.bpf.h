@@ -5,7 +5,8 @@
  * the answer takes as long as there is nothing to do.
  *
  * What is such an ask says asks.bpf.h: what asks to wait (Redis' commands that block, Kafka's
- * Fetch, SQS' ReceiveMessage), or says that a message is done with (AMQP 0-9-1, NATS JetStream).
+ * Fetch, SQS' ReceiveMessage), or says that a message is done with (AMQP 0-9-1). Where messages
+ * have names see named.bpf.h.
  *
  * The job begins when the kernel has the message. Who asks for messages one by one has one at a
  * time: so the job ends when its worker asks for the next, whatever connection of a pool that goes
@@ -15,6 +16,7 @@
 #pragma once
 
 #include "collectors/jobs/asks.bpf.h"
+#include "collectors/jobs/named.bpf.h"
 #include "collectors/jobs/polled.bpf.h"
 
 /*
@@ -107,6 +109,31 @@ static __noinline int broker_sent(struct socket_state *socket, const struct arri
 	return 0;
 }
 
+/*
+ * Something was read from what may be, or is, a broker whose messages have names. Whether it is:
+ * one of them has come, or had.
+ */
+static __always_inline bool names_were_read(struct socket_state *socket,
+					    const struct arrivals *arrivals,
+					    struct thread *thread, u32 bytes)
+{
+	u64 came_ns;
+
+	if (socket->broker != BROKER_NAMES && !reads_message(thread))
+		return false;
+	was_read(socket, thread->io_ns);
+	if (!socket->exchange.peer)
+		has_peer(socket);
+	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
+	if (names_come(socket, thread, came_ns, bytes)) {
+		if (socket->broker != BROKER_NAMES)
+			exchange_is_none(socket);
+		socket->broker = BROKER_NAMES;
+		reads_names(thread);
+	}
+	return socket->broker == BROKER_NAMES;
+}
+
 /* A thread has read `bytes` from a connection that it made. */
 static __noinline int client_reads(struct socket_state *socket, const struct arrivals *arrivals,
 				   struct thread *thread, u32 bytes)
@@ -129,6 +156,9 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 	if (unlikely(socket->broker == BROKER_NONE &&
 		     thread->io_ns - exchange->first_send_ns >= threshold_ns))
 		socket->broker = 0;
+	if (unlikely(socket->broker < BROKER_NONE || socket->broker == BROKER_NAMES) &&
+	    names_were_read(socket, arrivals, thread, bytes))
+		return 0;
 	return exchange_reads(socket, arrivals, thread, thread->io_ns, bytes);
 }
 
@@ -220,9 +250,16 @@ static __always_inline bool goes_on_asking(const struct socket_state *socket)
 static __always_inline enum sent client_writes(struct socket_state *socket,
 					       struct thread *thread, u32 bytes)
 {
-	u32 sent = what_is_sent(socket, thread, bytes);
+	u32 sent = socket->broker == BROKER_NAMES ? SENT_NAMES :
+						    what_is_sent(socket, thread, bytes);
 	bool fetches = sent == SENT_FETCHES || sent == SENT_POLLS || sent == SENT_RECEIVES;
 
+	if (unlikely(socket->broker == BROKER_IS_TOLD && runtimes_known))
+		asks_with_handles(socket, thread, bytes, sent == SENT_RECEIVES,
+				  sent == SENT_DELETES,
+				  sent == SENT_ASKS && socket->exchange.first_send_ns &&
+					  !socket->exchange.first_read_ns &&
+					  !socket->exchange.over);
 	switch (sent) {
 	case SENT_FETCHES:
 		job_ends(thread, worker_of(thread), bytes);
@@ -239,11 +276,14 @@ static __always_inline enum sent client_writes(struct socket_state *socket,
 	case SENT_ACKNOWLEDGES:
 		message_is_done(socket, thread, worker_at(socket), bytes);
 		break;
+	case SENT_NAMES:
+		names_are_done(socket, thread, bytes);
+		break;
 	case SENT_ASKS:
 		fetches = goes_on_asking(socket);
 		break;
 	}
-	if (unlikely(socket->broker == BROKER_SENDS || sent >= SENT_PREFACE))
+	if (unlikely(socket->broker >= BROKER_SENDS || sent >= SENT_PREFACE))
 		exchange_is_none(socket);
 	else
 		exchange_writes(socket, thread, thread->io_ns, bytes, fetches);

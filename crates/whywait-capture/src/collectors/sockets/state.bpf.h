@@ -88,6 +88,7 @@ enum broker {
 	BROKER_IS_POLLED, /* … also for the next ones, before these are worked on */
 	BROKER_IS_TOLD, /* … and is told which ones are done with, in calls */
 	BROKER_SENDS, /* it sends messages unasked, and they are acknowledged */
+	BROKER_NAMES, /* … by what each of them says: see named.bpf.h */
 };
 
 /* A connection that ended: somebody closed it, or its process ended. */
