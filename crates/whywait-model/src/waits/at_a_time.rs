@@ -14,6 +14,11 @@ use crate::waits::objects::WaitKey;
 /// takes a permit of `java.util.concurrent` wakes the next one in the queue, which may find none.
 const AT_ONCE_NS: Ns = 100_000;
 
+/// So many had one at a time if it was so for one in so many parts of the time in which somebody
+/// waited. Not all that have one show at each moment: of two that are given back at once, one may
+/// have been the end of both waits.
+const NOTABLE: u64 = 10;
+
 /// When each thread had one, of those that waited for it: from when it was woken until it ended
 /// another one's wait.
 #[derive(Debug, Clone, Default)]
@@ -61,12 +66,12 @@ impl HadBySeveral {
                 had.push((woken_ns, *given_ns));
             }
         }
-        several.at_a_time = several.for_half_the_time(&waits);
+        several.at_a_time = several.for_a_notable_time(&waits);
         (several.at_a_time > 1).then_some(several)
     }
 
-    /// How many threads had one for at least half of the time in which somebody waited. Who takes
-    /// one that is free leaves no trace before it ends another one's wait, so there may be more.
+    /// How many threads had one at a time, at most, but for moments. Who takes one that is free
+    /// leaves no trace before it ends another one's wait, so there may be more.
     pub(super) fn at_a_time(&self) -> usize {
         self.at_a_time
     }
@@ -79,7 +84,7 @@ impl HadBySeveral {
         (*from_ns < at_ns).then_some(*from_ns)
     }
 
-    fn for_half_the_time(&self, waits: &[&Wait]) -> usize {
+    fn for_a_notable_time(&self, waits: &[&Wait]) -> usize {
         // When, how many more have one, and how many more wait.
         let mut changes: Vec<(Ns, i64, i64)> = Vec::new();
         for (from_ns, until_ns) in self.had.values().flatten() {
@@ -100,10 +105,10 @@ impl HadBySeveral {
             since_ns = at_ns;
         }
         let all_ns: u64 = by_number.values().sum();
-        let mut with_as_many_ns = 0;
+        let mut with_as_many_ns = 0u64;
         let number = by_number.into_iter().rev().find(|(_, ns)| {
             with_as_many_ns += ns;
-            with_as_many_ns >= all_ns.div_ceil(2)
+            with_as_many_ns.saturating_mul(NOTABLE) >= all_ns
         });
         usize::try_from(number.map_or(0, |(number, _)| number)).unwrap_or_default()
     }

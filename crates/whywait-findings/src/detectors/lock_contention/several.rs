@@ -65,7 +65,7 @@ impl Several {
             false => "a semaphore with so many permits, or several locks",
         };
         Evidence::new(format!(
-            "while somebody waited, {} threads at a time had one for most of the time: {is}",
+            "while somebody waited, up to {} threads had one at a time: {is}",
             self.number
         ))
     }
