@@ -388,20 +388,23 @@ static __always_inline void exchange_begins(struct socket_state *socket,
 	}
 }
 
-/* What was written is none, nor the last of one that was: a broker sends unasked, and is told. */
-__noinline int exchange_is_none(struct socket_state *socket)
+/* What was sent is no call that is answered. */
+static __always_inline void leaves_exchange(struct exchange *exchange)
 {
-	struct exchange *exchange;
-
-	if (!socket)
-		return 0;
-	exchange = &socket->exchange;
-	if (!exchange->peer)
-		has_peer(socket);
 	if (exchange->first_send_ns && !exchange->over) {
 		leaves_flight(exchange);
 		exchange->over = 1;
 	}
+}
+
+/* What was written is none, nor the last of one that was: a broker sends unasked, and is told. */
+__noinline int exchange_is_none(struct socket_state *socket)
+{
+	if (!socket)
+		return 0;
+	if (!socket->exchange.peer)
+		has_peer(socket);
+	leaves_exchange(&socket->exchange);
 	return 0;
 }
 

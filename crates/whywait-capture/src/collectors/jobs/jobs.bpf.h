@@ -127,22 +127,19 @@ static __always_inline bool names_were_read(struct socket_state *socket,
 	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
 	if (names_come(socket, thread, came_ns, bytes)) {
 		if (socket->broker != BROKER_NAMES)
-			exchange_is_none(socket);
+			leaves_exchange(&socket->exchange);
 		socket->broker = BROKER_NAMES;
 		reads_names(thread);
 	}
 	return socket->broker == BROKER_NAMES;
 }
 
-/* A thread has read `bytes` from a connection that it made. */
-static __noinline int client_reads(struct socket_state *socket, const struct arrivals *arrivals,
-				   struct thread *thread, u32 bytes)
+static __always_inline int answer_is_read(struct socket_state *socket,
+					  const struct arrivals *arrivals, struct thread *thread,
+					  u32 bytes)
 {
-	const struct exchange *exchange;
+	const struct exchange *exchange = &socket->exchange;
 
-	if (!socket)
-		return 0;
-	exchange = &socket->exchange;
 	if (unlikely(socket->broker == BROKER_SENDS))
 		return broker_sent(socket, arrivals, thread, bytes);
 	if (unlikely(exchange->fetches && !exchange->over && exchange->first_send_ns)) {
@@ -160,6 +157,18 @@ static __noinline int client_reads(struct socket_state *socket, const struct arr
 	    names_were_read(socket, arrivals, thread, bytes))
 		return 0;
 	return exchange_reads(socket, arrivals, thread, thread->io_ns, bytes);
+}
+
+/* A thread has read `bytes` from a connection that it made. */
+static __noinline int client_reads(struct socket_state *socket, const struct arrivals *arrivals,
+				   struct thread *thread, u32 bytes)
+{
+	if (!socket)
+		return 0;
+	answer_is_read(socket, arrivals, thread, bytes);
+	if (unlikely(socket->broker == BROKER_IS_TOLD && runtimes_known))
+		handles_are_read(socket, arrivals, thread, bytes);
+	return 0;
 }
 
 /*

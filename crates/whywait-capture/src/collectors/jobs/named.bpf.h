@@ -44,6 +44,7 @@ struct lines {
 	u64 hash; /* of the word that is being read */
 	u64 name; /* of the line's message; 0: it has none */
 	struct call_bytes left; /* of the call whose bytes are just being gone through */
+	u64 vector[2]; /* of these, the piece that is read: not on the stack, which is full */
 	u32 skip; /* so much of a payload is still to come */
 	u32 number; /* the word that is being read, as one */
 	u8 at; /* LINE_… */
@@ -79,6 +80,8 @@ __noinline u32 lines_at(u64 id, u64 now, bool reads)
 	u64 oldest_ns = ~0ULL;
 	struct lines *lines;
 
+	/* Unrolled they would take too much of the stack. */
+#pragma clang loop unroll(disable)
 	for (u32 way = 0; way < NAMING_WAYS; way++) {
 		lines = &lines_of[(base + set + way) & (2 * NAMING - 1)];
 		if (lines->owner == id)
@@ -110,6 +113,7 @@ __noinline int message_has_come(u64 name, const struct thread *thread, u64 came_
 
 	if (!thread)
 		return 0;
+#pragma clang loop unroll(disable)
 	for (u32 way = 0; way < NAMED_WAYS; way++) {
 		message = &named[(set + way) & (NAMED - 1)];
 		if (!NOW(message->name) || message->name == name) {
@@ -363,21 +367,21 @@ static long go_on_with_lines(u32 step, u32 *place)
 {
 	struct lines *lines = &lines_of[*place & (2 * NAMING - 1)];
 	struct call_bytes *left = &lines->left;
-	u64 piece[2] = {};
 	u32 bytes;
 
 	if (!left->bytes)
 		return 1;
 	if (!left->piece) {
-		if (!left->vectors ||
-		    bpf_probe_read_user(piece, sizeof(piece), (void *)left->vector)) {
+		if (!left->vectors || bpf_probe_read_user(lines->vector, sizeof(lines->vector),
+							  (void *)left->vector)) {
 			lines->at = LINE_LOST;
 			return 1;
 		}
-		left->vector += sizeof(piece);
+		left->vector += sizeof(lines->vector);
 		left->vectors--;
-		left->at = piece[0];
-		left->piece = piece[1] < left->bytes ? piece[1] : left->bytes;
+		left->at = lines->vector[0];
+		left->piece = lines->vector[1] < left->bytes ? lines->vector[1] :
+							       left->bytes;
 		lines->have = 0;
 		return 0;
 	}

@@ -331,11 +331,8 @@ static __always_inline enum left_to_do stream_is_read(struct socket_state *socke
 				return nothing ? DONE : STREAMS_MOVE;
 			}
 		}
-		if (ret > 0) {
+		if (ret > 0)
 			client_reads(socket, arrivals, thread, ret);
-			if (unlikely(socket->broker == BROKER_IS_TOLD && runtimes_known))
-				handles_are_read(socket, arrivals, thread, ret);
-		}
 		return DONE;
 	}
 	if (unlikely(ret == 0)) {
