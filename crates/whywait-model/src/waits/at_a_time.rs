@@ -44,9 +44,9 @@ impl HadBySeveral {
             return None;
         }
         let threads = joined.threads.values();
+        let threads = threads.filter(|thread| thread.tgid == key.tgid);
         let waits = threads.flat_map(|thread| thread.timeline.waits());
-        let is_one = |wait: &&Wait| wait.tgid == key.tgid && joined.key_of(wait) == *key;
-        let waits: Vec<&Wait> = waits.filter(is_one).collect();
+        let waits: Vec<&Wait> = waits.filter(|wait| joined.key_of(wait) == *key).collect();
         let mut given: BTreeMap<u32, Vec<Ns>> = BTreeMap::new();
         for one in let_go {
             if !has_just_got_it(joined, key, one) {

@@ -87,8 +87,8 @@ pub(super) fn finding(
         }))
         .fix(match verdict.several {
             _ if verdict.of_readers => FIX_OF_READERS.to_owned(),
-            Some(_) => FIX_OF_SEVERAL.to_owned(),
-            None => fix(key, verdict.held_across, verdict.holds),
+            Some(several) if several.may_be_permits() => FIX_OF_SEVERAL.to_owned(),
+            _ => fix(key, verdict.held_across, verdict.holds),
         });
     let slept_ns = |wait: &&&Wait| wait.wake_ns.map_or(0, |ns| ns.saturating_sub(wait.out_ns));
     let longest = lock.waits.iter().max_by_key(slept_ns);

@@ -2,7 +2,7 @@
 
 use whywait_events::Wait;
 use whywait_model::Model;
-use whywait_model::waits::WaitKey;
+use whywait_model::waits::{Primitive, WaitKey};
 
 use crate::finding::Evidence;
 
@@ -10,11 +10,19 @@ use crate::finding::Evidence;
 /// class so (Java, Python, .NET, C++, Rust's libraries).
 const OF_SEMAPHORE: [&str; 4] = ["emaphore", "sem_wait", "sem_clockwait", "sem_timedwait"];
 
-/// How many there are, and whether they are permits of a semaphore.
+/// How many there are, and what they are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Several {
     number: usize,
-    of_semaphore: bool,
+    are: Are,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Are {
+    Permits,
+    /// No semaphore is built of them.
+    Monitors,
+    PermitsOrLocks,
 }
 
 impl Several {
@@ -31,41 +39,55 @@ impl Several {
                 names.any(|name| OF_SEMAPHORE.iter().any(|part| name.contains(part)))
             })
         };
-        Some(Self {
-            number,
-            of_semaphore: waits.iter().filter(for_permit).count() * 2 > waits.len(),
-        })
+        let are = if keys
+            .iter()
+            .all(|key| key.object.primitive() == Some(Primitive::Monitor))
+        {
+            Are::Monitors
+        } else if waits.iter().filter(for_permit).count() * 2 > waits.len() {
+            Are::Permits
+        } else {
+            Are::PermitsOrLocks
+        };
+        Some(Self { number, are })
     }
 
     pub(super) fn number(self) -> usize {
         self.number
     }
 
+    /// Whether there could be more of them.
+    pub(super) fn may_be_permits(self) -> bool {
+        !matches!(self.are, Are::Monitors)
+    }
+
     /// `one of 3 permits of a semaphore`.
     pub(super) fn one_of_them(self) -> String {
-        match self.of_semaphore {
-            true => format!("one of {} permits of a semaphore", self.number),
-            false => format!("one of {} permits or locks", self.number),
-        }
+        let them = match self.are {
+            Are::Permits => "permits of a semaphore",
+            Are::Monitors => "Java monitors",
+            Are::PermitsOrLocks => "permits or locks",
+        };
+        format!("one of {} {them}", self.number)
     }
 
     /// `permit of a semaphore (3 at a time)`.
     pub(super) fn what(self, lock: &str) -> String {
-        let what = if self.of_semaphore {
-            "permit of a semaphore"
-        } else {
-            lock
+        let what = match self.are {
+            Are::Permits => "permit of a semaphore",
+            Are::Monitors | Are::PermitsOrLocks => lock,
         };
         format!("{what} ({} at a time)", self.number)
     }
 
     pub(super) fn evidence(self) -> Evidence {
-        let is = match self.of_semaphore {
-            true => "so many permits it has, or it is several semaphores",
-            false => "a semaphore with so many permits, or several locks",
+        let are = match self.are {
+            Are::Permits => "so many permits it has, or it is several semaphores",
+            Are::Monitors => "which of them it was does not show",
+            Are::PermitsOrLocks => "a semaphore with so many permits, or several locks",
         };
         Evidence::new(format!(
-            "while somebody waited, up to {} threads had one at a time: {is}",
+            "while somebody waited, up to {} threads had one at a time: {are}",
             self.number
         ))
     }

@@ -948,6 +948,14 @@ fn permits_of_a_semaphore_are_had_by_several_at_a_time() {
             &["app::enter", "pthread_cond_wait"],
             "one of 2 permits or locks",
         ),
+        (
+            &[
+                "ObjectMonitor::enter(JavaThread*)",
+                "PlatformEvent::park()",
+                "pthread_cond_wait",
+            ],
+            "one of 2 Java monitors",
+        ),
     ];
     for (waiting, what) in cases {
         let findings = detect(&Facts::of(&permits(2, waiting).model()));
