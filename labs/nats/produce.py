@@ -1,6 +1,6 @@
 """Publishes jobs to NATS JetStream, and holds what became of them.
 
-    produce.py ADDRESS DONE [--jobs N] [--at-once N] [--every-ms N] [--bytes N] [--expect RULE]…
+    produce.py ADDRESS DONE [--jobs N] [--at-once N] [--every-ms N] [--expect RULE]…
 
 The ground truth has the workers' own: from when a job was sent until the library had it (sent),
 until a worker took it (queued), until it was acknowledged (work), and the last two (load).

@@ -25,7 +25,7 @@ const FIX_OF_READERS: &str = "if those who let go last had read, writers wait fo
      whole. If they had written: hold the lock for less, and across no wait";
 
 const FIX_OF_SEVERAL: &str = "have one for less: do not wait with it, and do before or after what \
-     it does not guard; or have more permits, where what they guard bears that";
+     it does not guard; or have more of them, where what they guard bears that";
 
 /// What is to be said of a lock.
 pub(super) fn finding(

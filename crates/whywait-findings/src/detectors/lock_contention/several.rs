@@ -1,14 +1,28 @@
 //! What several threads have at a time: permits of a semaphore, or locks that count as one.
 
 use whywait_events::Wait;
-use whywait_model::Model;
 use whywait_model::waits::{Primitive, WaitKey};
+use whywait_model::{FrameOrigin, Model, origin};
 
 use crate::finding::Evidence;
 
-/// Functions in which a thread waits for a permit: of glibc and musl, and of whatever calls its
-/// class so (Java, Python, .NET, C++, Rust's libraries).
-const OF_SEMAPHORE: [&str; 4] = ["emaphore", "sem_wait", "sem_clockwait", "sem_timedwait"];
+/// The class, in whatever language, whose functions a thread is in that waits for a permit, …
+const OF_SEMAPHORE: &str = "emaphore";
+/// … and such functions of glibc and musl. A runtime may build all its locks of them (CPython).
+const OF_C: [&str; 3] = ["sem_wait", "sem_clockwait", "sem_timedwait"];
+
+/// Whether a thread sleeps for a permit, by its stack.
+fn waits_for_permit(model: &Model, wait: &Wait) -> bool {
+    let labels = model.stacks.get(wait.user_stack);
+    let labels = labels.map_or(&[][..], |stack| &stack.labels);
+    let has = |part: &&str| labels.iter().any(|label| label.name.contains(part));
+    let of_runtime = || {
+        labels
+            .iter()
+            .any(|label| origin(label) == FrameOrigin::Runtime)
+    };
+    has(&OF_SEMAPHORE) || (OF_C.iter().any(|part| has(part)) && !of_runtime())
+}
 
 /// How many there are, and what they are.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +36,7 @@ enum Are {
     Permits,
     /// No semaphore is built of them.
     Monitors,
-    PermitsOrLocks,
+    PlacesOrLocks,
 }
 
 impl Several {
@@ -32,22 +46,20 @@ impl Several {
         keys.dedup();
         let at_a_time = keys.iter().filter_map(|key| model.had_at_a_time(key));
         let number = at_a_time.max()?;
-        let for_permit = |wait: &&&Wait| {
-            let stack = model.stacks.get(wait.user_stack);
-            stack.is_some_and(|stack| {
-                let mut names = stack.labels.iter().map(|label| &*label.name);
-                names.any(|name| OF_SEMAPHORE.iter().any(|part| name.contains(part)))
-            })
-        };
         let are = if keys
             .iter()
             .all(|key| key.object.primitive() == Some(Primitive::Monitor))
         {
             Are::Monitors
-        } else if waits.iter().filter(for_permit).count() * 2 > waits.len() {
+        } else if 2 * waits
+            .iter()
+            .filter(|wait| waits_for_permit(model, wait))
+            .count()
+            > waits.len()
+        {
             Are::Permits
         } else {
-            Are::PermitsOrLocks
+            Are::PlacesOrLocks
         };
         Some(Self { number, are })
     }
@@ -66,7 +78,7 @@ impl Several {
         let them = match self.are {
             Are::Permits => "permits of a semaphore",
             Are::Monitors => "Java monitors",
-            Are::PermitsOrLocks => "permits or locks",
+            Are::PlacesOrLocks => "places or locks",
         };
         format!("one of {} {them}", self.number)
     }
@@ -75,7 +87,7 @@ impl Several {
     pub(super) fn what(self, lock: &str) -> String {
         let what = match self.are {
             Are::Permits => "permit of a semaphore",
-            Are::Monitors | Are::PermitsOrLocks => lock,
+            Are::Monitors | Are::PlacesOrLocks => lock,
         };
         format!("{what} ({} at a time)", self.number)
     }
@@ -84,7 +96,7 @@ impl Several {
         let are = match self.are {
             Are::Permits => "so many permits it has, or it is several semaphores",
             Are::Monitors => "which of them it was does not show",
-            Are::PermitsOrLocks => "a semaphore with so many permits, or several locks",
+            Are::PlacesOrLocks => "a pool or a semaphore of so many, or several locks",
         };
         Evidence::new(format!(
             "while somebody waited, up to {} threads had one at a time: {are}",

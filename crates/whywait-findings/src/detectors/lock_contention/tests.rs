@@ -906,10 +906,12 @@ fn locks_on_words_of_the_waiters_own_have_the_names_that_people_know() {
     }
 }
 
+const APP: &str = "/srv/app";
+
 /// Six workers take turns at so many permits, each for 20 ms, and who gives one wakes the next.
-fn permits(number: u32, waiting: &[&str]) -> Script {
+fn permits(number: u32, module: &str, waiting: &[&str]) -> Script {
     let mut script = Script::new();
-    let waiting = script.stack(waiting);
+    let waiting = script.stack_in(module, waiting);
     let working = script.stack(&["main", "app::render", "nanosleep"]);
     for tid in 1..=6u32 {
         script.thread(tid, "worker");
@@ -946,7 +948,7 @@ fn permits_of_a_semaphore_are_had_by_several_at_a_time() {
         (of_java, "one of 2 permits of a semaphore"),
         (
             &["app::enter", "pthread_cond_wait"],
-            "one of 2 permits or locks",
+            "one of 2 places or locks",
         ),
         (
             &[
@@ -958,7 +960,7 @@ fn permits_of_a_semaphore_are_had_by_several_at_a_time() {
         ),
     ];
     for (waiting, what) in cases {
-        let findings = detect(&Facts::of(&permits(2, waiting).model()));
+        let findings = detect(&Facts::of(&permits(2, APP, waiting).model()));
         assert_eq!(findings.len(), 1, "{findings:#?}");
         let Finding { title, subject, .. } = &findings[0];
         assert!(title.contains(what), "{title}");
@@ -968,8 +970,27 @@ fn permits_of_a_semaphore_are_had_by_several_at_a_time() {
         );
         assert_eq!(subject["at_a_time"], json!(2));
     }
-    let one = detect(&Facts::of(&permits(1, of_java).model()));
+    let one = detect(&Facts::of(&permits(1, APP, of_java).model()));
     assert_eq!(one[0].subject.get("at_a_time"), None, "{one:#?}");
+}
+
+#[test]
+fn a_runtime_whose_locks_are_semaphores_of_the_c_library_has_no_permits() {
+    let waiting = ["app::enter", "pthread_cond_wait", "sem_clockwait"];
+    let title = |module| {
+        let mut findings = detect(&Facts::of(&permits(2, module, &waiting).model()));
+        findings.remove(0).title
+    };
+    let of_program = title(APP);
+    assert!(
+        of_program.contains("one of 2 permits of a semaphore"),
+        "{of_program}"
+    );
+    let of_python = title("/usr/lib/libpython3.11.so.1.0");
+    assert!(
+        of_python.contains("one of 2 places or locks"),
+        "{of_python}"
+    );
 }
 
 #[test]
