@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import client
+
 
 def wait_for(done, count, seconds=20):
     """The moments of so many jobs, or of those that are done by then."""
@@ -13,3 +15,13 @@ def wait_for(done, count, seconds=20):
         if len(lines) >= count or time.monotonic() > until:
             return [[float(moment) for moment in line.split()] for line in lines]
         time.sleep(0.02)
+
+
+def truth(jobs):
+    """The ground truth of jobs that have four moments: sent, received, taken, and done."""
+    return {
+        "load": client.summary([end - received for _, received, _, end in jobs]),
+        "sent": client.summary([received - sent for sent, received, _, _ in jobs]),
+        "queued": client.summary([taken - received for _, received, taken, _ in jobs]),
+        "work": client.summary([end - taken for _, _, taken, end in jobs]),
+    }

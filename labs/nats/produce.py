@@ -38,13 +38,7 @@ def main():
         broker.sendall(b"".join(b"PUB jobs.image %d\r\n%s\r\n" % (len(now), now)
                                 for _ in range(args.at_once)))
         time.sleep(args.every_ms * pause.uniform(0.3, 1.7) / 1e3)
-    jobs = done.wait_for(args.done, args.jobs)
-    truth = {
-        "load": client.summary([end - received for _, received, _, end in jobs]),
-        "sent": client.summary([received - sent for sent, received, _, _ in jobs]),
-        "queued": client.summary([taken - received for _, received, taken, _ in jobs]),
-        "work": client.summary([end - taken for _, _, taken, end in jobs]),
-    }
+    truth = done.truth(done.wait_for(args.done, args.jobs))
     return client.tell(truth, args.expect)
 
 

@@ -34,13 +34,7 @@ def main():
             {"Id": str(number), "MessageBody": str(client.now_ms())}
             for number in range(args.at_once)])
         time.sleep(args.every_ms / 1e3)
-    jobs = done.wait_for(args.done, args.jobs)
-    truth = {
-        "load": client.summary([end - received for _, received, _, end in jobs]),
-        "sent": client.summary([received - sent for sent, received, _, _ in jobs]),
-        "queued": client.summary([taken - received for _, received, taken, _ in jobs]),
-        "work": client.summary([end - taken for _, _, taken, end in jobs]),
-    }
+    truth = done.truth(done.wait_for(args.done, args.jobs))
     return client.tell(truth, args.expect)
 
 

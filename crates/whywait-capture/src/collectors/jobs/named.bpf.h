@@ -493,60 +493,57 @@ static __always_inline u32 lines_move(const struct socket_state *socket,
 	return place;
 }
 
-/* There may be more than was gone through. */
-static __always_inline void lines_moved(u32 place)
+/*
+ * Goes through what a call has moved: how many messages came, if it `reads`, or are done with. There
+ * may be more than can be gone through.
+ */
+static __always_inline u32 names_move(const struct socket_state *socket, struct thread *thread,
+				      u32 place, u64 came_ns, bool reads)
 {
-	struct lines *lines = &lines_of[place & (2 * NAMING - 1)];
+	struct lines *lines;
+	u32 found;
+	u64 name;
 
+	for (found = 0; found < MOST_NAMES; found++) {
+		name = next_name(place);
+		if (!name)
+			return found;
+		name ^= (u64)thread->tgid << 40;
+		if (reads)
+			message_has_come(name, thread, came_ns, socket->exchange.peer);
+		else
+			named_is_done(name, thread);
+	}
+	lines = &lines_of[place & (2 * NAMING - 1)];
 	if (lines->left.bytes)
 		lines->at = LINE_LOST;
+	return found;
 }
 
 /*
  * Goes through what a thread has read from what may be a broker whose messages have names: how many
  * of them came. Not static: verified once.
  */
-__noinline u32 names_come(const struct socket_state *socket, const struct thread *thread,
-			  u64 came_ns, u32 bytes)
+__noinline u32 names_come(const struct socket_state *socket, struct thread *thread, u64 came_ns,
+			  u32 bytes)
 {
-	u32 place, found;
-	u64 name;
+	u32 place;
 
 	if (!socket || !thread)
 		return 0;
 	place = lines_move(socket, thread, bytes, true);
-	if (place == NO_LINES)
-		return 0;
-	for (found = 0; found < MOST_NAMES; found++) {
-		name = next_name(place);
-		if (!name)
-			return found;
-		message_has_come(name ^ (u64)thread->tgid << 40, thread, came_ns,
-				 socket->exchange.peer);
-	}
-	lines_moved(place);
-	return found;
+	return place == NO_LINES ? 0 : names_move(socket, thread, place, came_ns, true);
 }
 
 /* The same of what it has written: how many messages are done with. */
 __noinline u32 names_are_done(const struct socket_state *socket, struct thread *thread, u32 bytes)
 {
-	u32 place, found;
-	u64 name;
+	u32 place;
 
 	if (!socket || !thread)
 		return 0;
 	place = lines_move(socket, thread, bytes, false);
-	if (place == NO_LINES)
-		return 0;
-	for (found = 0; found < MOST_NAMES; found++) {
-		name = next_name(place);
-		if (!name)
-			return found;
-		named_is_done(name ^ (u64)thread->tgid << 40, thread);
-	}
-	lines_moved(place);
-	return found;
+	return place == NO_LINES ? 0 : names_move(socket, thread, place, 0, false);
 }
 
 /* A body begins in which handles are looked for, or another one; `reads`: the broker's. */
@@ -568,11 +565,10 @@ static __always_inline void body_begins(const struct socket_state *socket,
  * shows which message is done with. Not static: verified once.
  */
 __noinline int handles_are_read(const struct socket_state *socket,
-				const struct arrivals *arrivals, const struct thread *thread,
-				u32 bytes)
+				const struct arrivals *arrivals, struct thread *thread, u32 bytes)
 {
 	struct lines *lines;
-	u64 name, came_ns;
+	u64 came_ns;
 	u32 place;
 
 	if (!socket || !arrivals || !thread || !goroutine_of(thread))
@@ -582,14 +578,7 @@ __noinline int handles_are_read(const struct socket_state *socket,
 	if (lines->at != LINE_BODY || !call_moves(lines, thread, bytes))
 		return 0;
 	came_ns = noted_arrival(socket, arrivals, bytes, thread->io_ns);
-	for (u32 found = 0; found < MOST_NAMES; found++) {
-		name = next_name(place);
-		if (!name)
-			return 0;
-		message_has_come(name ^ (u64)thread->tgid << 40, thread, came_ns,
-				 socket->exchange.peer);
-	}
-	lines_moved(place);
+	names_move(socket, thread, place, came_ns, true);
 	return 0;
 }
 
@@ -598,21 +587,13 @@ __noinline int handles_are_done(const struct socket_state *socket, struct thread
 {
 	struct lines *lines;
 	u32 place;
-	u64 name;
 
 	if (!socket || !thread || !goroutine_of(thread))
 		return 0;
 	place = lines_at(socket->id, thread->io_ns, false) & (2 * NAMING - 1);
 	lines = &lines_of[place];
-	if (lines->at != LINE_BODY || !call_moves(lines, thread, bytes))
-		return 0;
-	for (u32 found = 0; found < MOST_NAMES; found++) {
-		name = next_name(place);
-		if (!name)
-			return 0;
-		named_is_done(name ^ (u64)thread->tgid << 40, thread);
-	}
-	lines_moved(place);
+	if (lines->at == LINE_BODY && call_moves(lines, thread, bytes))
+		names_move(socket, thread, place, 0, false);
 	return 0;
 }
 
