@@ -494,8 +494,8 @@ static __always_inline u32 lines_move(const struct socket_state *socket,
 }
 
 /*
- * Goes through what a call has moved: how many messages came, if it `reads`, or are done with. There
- * may be more than can be gone through.
+ * Goes through what a call has moved: how many messages came, if it `reads`, or are done with.
+ * There may be more than can be gone through.
  */
 static __always_inline u32 names_move(const struct socket_state *socket, struct thread *thread,
 				      u32 place, u64 came_ns, bool reads)
