@@ -21,7 +21,7 @@ fn waits_for_permit(model: &Model, wait: &Wait) -> bool {
             .iter()
             .any(|label| origin(label) == FrameOrigin::Runtime)
     };
-    has(&OF_SEMAPHORE) || (OF_C.iter().any(|part| has(part)) && !of_runtime())
+    has(&OF_SEMAPHORE) || (OF_C.iter().any(has) && !of_runtime())
 }
 
 /// How many there are, and what they are.
