@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
-use whywait_model::{Model, Peer, RequestRef};
+use whywait_model::{Activity, Model, Peer, RequestRef};
 use whywait_replay::Average;
 use whywait_words::{counted_as, duration, list};
 
@@ -190,7 +190,7 @@ impl<'m> Queue<'m> {
         let (mut pairs, all_known) = known?;
         let in_calls_ns = in_calls(&traffic.calls, &pairs);
         let (uses, calls) = uses(&traffic.calls, &mut pairs);
-        let flow = Flow::of(&pairs.served, &calls, &uses);
+        let flow = Flow::of(model, &pairs.served, &calls, &uses);
         let spacing_ns = flow.between_calls_ns(&calls);
         let kept = uses.len() < traffic.calls.len();
         // On the only connection others' calls, without a row, may be between two of a request's.
@@ -596,7 +596,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn of(requests: &[Interval], calls: &[Interval], uses: &[&Exchange]) -> Self {
+    fn of(model: &Model, requests: &[Interval], calls: &[Interval], uses: &[&Exchange]) -> Self {
         let steps = steps(requests, calls);
         let mut flow = Self {
             ahead: vec![0; calls.len()],
@@ -620,14 +620,14 @@ impl Flow {
                 TrafficEvent::RequestBegins | TrafficEvent::RequestEnds => {}
             }
         }
-        flow.follow(&steps, uses);
+        flow.follow(model, &steps, uses);
         flow
     }
 
     /// Goes through it again, knowing how many calls there are at most.
-    fn follow(&mut self, steps: &[(Ns, TrafficEvent, usize)], uses: &[&Exchange]) {
+    fn follow(&mut self, model: &Model, steps: &[(Ns, TrafficEvent, usize)], uses: &[&Exchange]) {
         let (mut open, mut under_way, mut since_ns) = (0_usize, 0_usize, 0);
-        let mut ended: VecDeque<Ns> = VecDeque::new();
+        let mut ended: VecDeque<(Ns, usize)> = VecDeque::new();
         for (at_ns, step, call) in steps {
             let ns = at_ns.saturating_sub(since_ns);
             if open > under_way && ns > 0 {
@@ -644,16 +644,19 @@ impl Flow {
             match step {
                 TrafficEvent::CallBegins => {
                     under_way += 1;
-                    if let Some(ended_ns) = ended.pop_front() {
+                    if let Some((ended_ns, before)) = ended.pop_front() {
                         // Who connects first has been let in by then.
                         let connects_ns = uses[*call].connect_ns.filter(|ns| *ns >= ended_ns);
                         let begun_ns = connects_ns.unwrap_or(*at_ns).min(*at_ns);
-                        self.handovers.push(begun_ns - ended_ns);
+                        let by = (uses[before].read_tid, uses[*call].send_tid);
+                        let queued_ns = without_cpu_ns(model, by, (ended_ns, begun_ns));
+                        self.handovers
+                            .push((begun_ns - ended_ns).saturating_sub(queued_ns));
                     }
                 }
                 TrafficEvent::CallEnds => {
                     if under_way == self.most && open > under_way {
-                        ended.push_back(*at_ns);
+                        ended.push_back((*at_ns, *call));
                     }
                     under_way = under_way.saturating_sub(1);
                 }
@@ -693,6 +696,20 @@ impl Flow {
         self.handovers.len() >= *QUEUE_MIN_HANDOVERS
             && Share::new(self.full_ns, self.waited_ns).is_at_least(*QUEUE_FULL)
     }
+}
+
+/// For how long of a handover those had no CPU who hand over and take on: who had a call, until it
+/// woke the one who begins the next, and that one from then on. Where that one did not sleep when
+/// the call ended, it had no need to be woken, and its wait for a CPU is no part of a handover.
+fn without_cpu_ns(model: &Model, (by, to): (u32, u32), (ended_ns, begun_ns): Interval) -> u64 {
+    let (Some(by), Some(to)) = (model.threads.get(&by), model.threads.get(&to)) else {
+        return 0;
+    };
+    let Activity::Sleeping(sleep) = to.timeline.at(ended_ns) else {
+        return 0;
+    };
+    let woken_ns = sleep.woken_ns().clamp(ended_ns, begun_ns);
+    by.without_cpu_ns(ended_ns, woken_ns) + to.without_cpu_ns(woken_ns, begun_ns)
 }
 
 /// What comes so soon after another thing has to do with it, where one comes every so often.

@@ -75,8 +75,9 @@ fn who_makes_no_call_may_wait_for_what_others_keep_across_theirs() {
 }
 
 /// Six threads, each with a client of its own, and two connections to a database, at port 7002. A
-/// request takes one for its query, and keeps it across a call of 50 ms to the peer.
-fn threads_that_keep_a_connection() -> Script {
+/// request takes one for its query, and keeps it across a call of 50 ms to the peer. Who gets one
+/// goes on so much later: it is woken and has no CPU, or is not woken at all.
+fn threads_that_keep_a_connection(late_ms: u64, woken: bool) -> Script {
     let mut script = Script::new();
     let takes = script.stack(&["answer", "find_product", "take"]);
     let queries = script.stack(&["answer", "find_product", "ask"]);
@@ -89,10 +90,13 @@ fn threads_that_keep_a_connection() -> Script {
         let slot = usize::from(free[1] < free[0]);
         let client = (0..6).min_by_key(|at| ready[*at]).expect("one");
         let (tid, read, (free_ms, by)) = (client as u32 + 1, ready[client], free[slot]);
-        let begun = read.max(free_ms);
+        let mut begun = read.max(free_ms);
         if read < begun {
-            let wait = script.wait(tid, FUTEX, read, begun).stack(takes);
-            wait.word(0x1000 + u64::from(tid)).by(by).done();
+            let woken_ms = begun + if woken { 0 } else { late_ms };
+            begun += late_ms;
+            let wait = script.wait(tid, FUTEX, read, woken_ms).stack(takes);
+            let wait = wait.word(0x1000 + u64::from(tid)).by(by);
+            wait.on_cpu_at(begun).done();
         }
         let mut ask = |peer, stack, (from, to)| {
             let row = Exchange {
@@ -126,7 +130,7 @@ fn threads_that_keep_a_connection() -> Script {
 
 #[test]
 fn threads_wait_for_the_connections_that_are_taken_where_they_sleep() {
-    let findings = detect(&Facts::of(&threads_that_keep_a_connection().model()));
+    let findings = detect(&Facts::of(&threads_that_keep_a_connection(0, true).model()));
     let [finding] = &findings[..] else {
         panic!("one is expected: {findings:#?}");
     };
@@ -141,6 +145,21 @@ fn threads_wait_for_the_connections_that_are_taken_where_they_sleep() {
     let place = "they wait in take, which is called where calls to 127.0.0.1:7002 (postgres) are";
     let says = |text: &str| finding.evidence.iter().any(|one| one.text.contains(text));
     assert!(says(place), "{findings:#?}");
+}
+
+#[test]
+fn who_is_handed_a_connection_and_has_no_cpu_is_not_late() {
+    let keeps = |woken| {
+        let findings = detect(&Facts::of(
+            &threads_that_keep_a_connection(12, woken).model(),
+        ));
+        findings.iter().any(|one| one.title.contains("keep across"))
+    };
+    assert!(keeps(true), "it is woken at once, and waits for a CPU");
+    assert!(
+        !keeps(false),
+        "nobody hands it over: it is woken 12 ms later"
+    );
 }
 
 #[test]

@@ -487,6 +487,43 @@ fn what_it_tries_for_again_and_again_may_be_no_lock() {
     assert!(!finding.fix.contains("own sleep"), "{}", finding.fix);
 }
 
+/// Four requests every 10 ms, each of which waits for 50 ms. A thread that serves none sleeps until
+/// the next one's time has come, and wakes its thread then.
+fn waits_for_a_timer_of_all() -> Script {
+    let mut script = Script::new();
+    let stack = script.stack(&["loop", "park"]);
+    let idle = script.stack(&["take", "park"]);
+    let timer = SIBLING;
+    script.thread(timer, "timer");
+    script.sleeps(timer, stack, 5, 10);
+    for n in 0..25 {
+        script.sleeps(timer, stack, 12 + 10 * n, 20 + 10 * n);
+    }
+    for n in 0..80_u64 {
+        let (tid, at) = (100 + n as u32, 10 + 10 * (n / 4));
+        script.thread(tid, &format!("carrier-{n}"));
+        let wait = script.wait(tid, FUTEX, at + 1, at + 51).stack(idle);
+        wait.word(0x1000 + n).by(timer).done();
+        let request = script.request(n + 1).ready(at);
+        request.read(at, tid).answered(at + 52, tid);
+    }
+    script
+}
+
+#[test]
+fn the_thread_of_a_timer_tries_for_nothing() {
+    let findings = detect(&Facts::of(&waits_for_a_timer_of_all().model()));
+    let [finding] = &findings[..] else {
+        panic!("one is expected: {findings:#?}");
+    };
+    assert!(
+        !finding.title.contains("again and again"),
+        "{}",
+        finding.title
+    );
+    assert!(finding.as_ever.is_some(), "50 ms each: {finding:#?}");
+}
+
 /// Twelve requests that each sleep for 25 ms, so many times, in `unixSleep`, and answer.
 fn polls_for_something(times: fn(u64) -> u64) -> Script {
     polls(times, |request| request)

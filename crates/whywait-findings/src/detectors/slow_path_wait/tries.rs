@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whywait_events::{Part, StackId, WorkKind};
+use whywait_events::{Ns, Part, StackId, WorkKind};
 use whywait_model::{PathStep, RequestRef};
 use whywait_words::{counted, duration, percent};
 
-use super::{Dominated, OfRequest, by_ns};
+use super::{Dominated, OfRequest, WaitStep, by_ns};
 use crate::facts::Facts;
 use crate::finding::{Cause, Evidence};
 use crate::numbers::{BY_CHANCE, MIN_REQUESTS, MOST, NEARLY_ALL, Share, TRIES};
@@ -44,12 +44,12 @@ pub(super) struct PolledLock<'a> {
 impl<'a> Tries<'a> {
     /// `None`: they are not of that kind.
     pub(super) fn of(facts: &'a Facts<'_>, group: &'a Dominated<'a>) -> Option<Self> {
-        let stacks = tried_in(group);
-        let again = group.iter().filter(|one| tries_again(one, &stacks));
-        let again: Vec<Vec<u64>> = again
-            .map(|(_, wait)| wait.steps.iter())
-            .map(|steps| steps.filter(|step| stacks.contains(&step.step.stack)))
-            .map(|steps| steps.map(|step| step.step.ns()).collect())
+        let own = own_sleeps(group);
+        let stacks = tried_in(&own);
+        let again: Vec<Vec<u64>> = own
+            .iter()
+            .filter(|own| tries_again(own, &stacks))
+            .map(|own| tried(own, &stacks).map(|step| step.step.ns()).collect())
             .collect();
         let mut each = again.concat();
         // By time: who finds it free at once, and has it then, may be more than those who try.
@@ -182,27 +182,51 @@ fn as_often(times: &[usize], count: usize) -> usize {
     times.iter().filter(as_often).count()
 }
 
+/// The sleeps of each request, but for those of a thread that serves none and sleeps for several of
+/// them at once: a timer's, which sleeps until the next one's time. These wait for it but once.
+fn own_sleeps<'a>(group: &'a Dominated<'a>) -> Vec<Vec<&'a WaitStep<'a>>> {
+    let mut on_paths: BTreeMap<(u32, Ns), usize> = BTreeMap::new();
+    let sleep = |step: &WaitStep<'_>| (step.step.tid, step.step.to_ns);
+    for step in group.iter().flat_map(|(_, wait)| &wait.steps) {
+        *on_paths.entry(sleep(step)).or_default() += 1;
+    }
+    let of_request = |(slow, wait): &'a OfRequest<'a>| {
+        let serves = [slow.request.recv_tid, slow.request.send_tid];
+        let is_own = |step: &&WaitStep<'_>| {
+            serves.contains(&step.step.tid) || on_paths.get(&sleep(step)) == Some(&1)
+        };
+        wait.steps.iter().filter(is_own).collect()
+    };
+    group.iter().map(of_request).collect()
+}
+
+/// Those in these stacks.
+fn tried<'a>(
+    own: &'a [&'a WaitStep<'a>],
+    stacks: &'a BTreeSet<StackId>,
+) -> impl DoubleEndedIterator<Item = &'a WaitStep<'a>> {
+    let own = own.iter().copied();
+    own.filter(|step| stacks.contains(&step.step.stack))
+}
+
 /// The stacks in which some request slept several times. In others, of the same function, those
 /// may sleep who have what is tried for.
-fn tried_in(group: &Dominated<'_>) -> BTreeSet<StackId> {
-    let mut tried = BTreeSet::new();
-    for (_, wait) in group {
+fn tried_in(all: &[Vec<&WaitStep<'_>>]) -> BTreeSet<StackId> {
+    let mut stacks = BTreeSet::new();
+    for own in all {
         let mut times: BTreeMap<StackId, usize> = BTreeMap::new();
-        for step in &wait.steps {
+        for step in own {
             *times.entry(step.step.stack).or_default() += 1;
         }
         let again = times.into_iter().filter(|(_, times)| *times >= *TRIES);
-        tried.extend(again.map(|(stack, _)| stack));
+        stacks.extend(again.map(|(stack, _)| stack));
     }
-    tried
+    stacks
 }
 
 /// Whether a request slept several times in these stacks with hardly anything in between.
-fn tries_again((_, wait): &OfRequest<'_>, stacks: &BTreeSet<StackId>) -> bool {
-    let sleeps = || {
-        let steps = wait.steps.iter();
-        steps.filter(|step| stacks.contains(&step.step.stack))
-    };
+fn tries_again(own: &[&WaitStep<'_>], stacks: &BTreeSet<StackId>) -> bool {
+    let sleeps = || tried(own, stacks);
     let (Some(first), Some(last)) = (sleeps().next(), sleeps().next_back()) else {
         return false;
     };
