@@ -85,7 +85,7 @@ static void answer(const char *path, char *body, size_t size) {
     } else if (strcmp(mode, "cpu") == 0) {
         if (slow)
             render_report();
-        burn_ms(12);
+        burn_ms(8);
     } else if (strcmp(mode, "convoy") == 0) {
         if (!fixed)
             pthread_mutex_lock(&lock);

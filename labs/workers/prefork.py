@@ -3,7 +3,8 @@
     prefork.py UPSTREAM --workers N [--calls N] [--work-ms N] [--unix PATH]
 
 --calls    so many for each connection, one after another (1)
---work-ms  it computes for so long besides, some of that after each call
+--work-ms  it computes for so long besides, some of that after each call; where there are several,
+           the second process, and the others for a quarter less, or more, each
 --unix     they listen there, and not at a port
 """
 
@@ -20,8 +21,11 @@ def now_ms():
 
 
 class Worker:
-    def __init__(self, listener, args):
+    def __init__(self, listener, args, number):
         self.listener, self.calls, self.work_ms = listener, args.calls, args.work_ms
+        if self.calls > 1:
+            # Else they may go in step, and sleep together.
+            self.work_ms *= 0.75 + 0.25 * number
         host, _, port = args.upstream.rpartition(":")
         self.upstream = socket.create_connection((host, int(port)))
         self.upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,10 +82,10 @@ def main():
     else:
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     children = []
-    for _ in range(args.workers):
+    for number in range(args.workers):
         child = os.fork()
         if not child:
-            Worker(listener, args).serve()
+            Worker(listener, args, number).serve()
         children.append(child)
 
     def end(*_):

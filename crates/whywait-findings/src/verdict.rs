@@ -19,7 +19,7 @@ use crate::numbers::{
     MOST, RING_MIN_OPERATIONS, SLOW_NS, STUCK_NS, STUCK_TIMES, Share, VERDICT_FEW,
 };
 use crate::shared::events::OutsideEvents;
-use crate::shared::intervals::{Interval, in_step_ns, sum};
+use crate::shared::intervals::{Interval, in_step_ns, most_at_a_time, sum};
 use crate::shared::tails::of_client_ns;
 
 /// What may be said of a recording as a whole.
@@ -251,20 +251,10 @@ pub struct Shape {
 impl Shape {
     /// Of what was in hand from when until when, and of when answers went out.
     fn of(in_hand: impl Iterator<Item = Interval>, answers: impl Iterator<Item = u64>) -> Self {
-        let mut changes: Vec<(u64, i64)> = in_hand
-            .flat_map(|(from_ns, to_ns)| [(from_ns, 1), (to_ns, -1)])
-            .collect();
-        // What ends makes room for what begins at the same time.
-        changes.sort_unstable();
-        let (mut now, mut most) = (0_i64, 0_i64);
-        for (_, change) in changes {
-            now += change;
-            most = most.max(now);
-        }
         let mut answers: Vec<u64> = answers.collect();
         answers.sort_unstable();
         Self {
-            at_a_time: most.unsigned_abs(),
+            at_a_time: most_at_a_time(in_hand) as u64,
             every_ns: in_step_ns(&answers),
         }
     }

@@ -808,6 +808,13 @@ impl<'a> RequestLine<'a> {
         self
     }
 
+    /// It is a job of the broker with this number, of which no thread shows that it works on it.
+    pub fn hidden_job(mut self, broker: u32) -> Self {
+        self.request.kind = WorkKind::Job;
+        self.request.broker = broker;
+        self
+    }
+
     /// It is a job that this thread handed on.
     pub fn handed(mut self, by: u32) -> Self {
         self.request.kind = WorkKind::HandedJob;

@@ -37,6 +37,21 @@ pub(crate) fn union_ns(intervals: Vec<Interval>) -> u64 {
     sum(merged.iter().map(|(from, to)| to.saturating_sub(*from)))
 }
 
+/// How many of these intervals are at a time at most. One that ends makes room for one that begins
+/// then.
+pub(crate) fn most_at_a_time(intervals: impl Iterator<Item = Interval>) -> usize {
+    let mut changes: Vec<(Ns, isize)> = intervals
+        .flat_map(|(from_ns, to_ns)| [(from_ns, 1), (to_ns, -1)])
+        .collect();
+    changes.sort_unstable();
+    let mut now = 0_isize;
+    let most = changes.iter().map(|(_, change)| {
+        now += change;
+        now
+    });
+    most.max().unwrap_or(0).unsigned_abs()
+}
+
 /// How long it takes from one of these moments to the next, where that is about the same for most
 /// of them.
 pub(crate) fn in_step_ns(moments: &[Ns]) -> Option<u64> {

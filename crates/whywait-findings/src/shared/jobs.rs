@@ -21,7 +21,7 @@ mod workers;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use whywait_events::{Ns, Wait};
+use whywait_events::{Exchange, Ns, Wait};
 use whywait_model::RequestRef;
 use whywait_model::waits::Primitive;
 
@@ -29,7 +29,8 @@ use self::load::{Given, taken, with_unread};
 use self::workers::{Workers, is_lock};
 use crate::facts::Facts;
 use crate::numbers::{
-    ALL_OF_IT, MOST, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS, WORKERS_WORTH,
+    ALL_OF_IT, MOST, QUEUE_PAIRED, SLOW_NS, Share, WORKERS_ASLEEP, WORKERS_MIN_VICTIMS,
+    WORKERS_WORTH,
 };
 use crate::shared::intervals::{Covered, sum};
 use crate::shared::reasons::{self, WaitReason};
@@ -216,9 +217,13 @@ impl<'m> JobQueue<'m> {
         })
     }
 
-    /// Whether these threads are all workers of its: what they call is called by jobs.
-    pub(crate) fn has(&self, threads: &BTreeSet<u32>) -> bool {
-        !threads.is_empty() && threads.is_subset(&self.workers)
+    /// Whether these calls are its jobs': its workers make them, but for a few that may be those of
+    /// a worker that had next to no job.
+    pub(crate) fn makes(&self, calls: &[&Exchange]) -> bool {
+        let own = calls
+            .iter()
+            .filter(|call| self.workers.contains(&call.send_tid));
+        !calls.is_empty() && Share::counted(own.count(), calls.len()).is_at_least(*QUEUE_PAIRED)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that queue for calls to a peer: never more than so many are under way at a time, and
 //! when one ends the next begins at once, for somebody has waited for that.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Value, json};
 use whywait_events::{Exchange, Ns};
@@ -16,7 +16,9 @@ use crate::numbers::{
     QUEUE_FEW, QUEUE_FULL, QUEUE_MIN_HANDOVERS, QUEUE_PAIRED, QUEUE_PROMPT, QUEUE_SERVES,
     QUEUE_SHORTER, QUEUE_WORTH, SLOW_NS, Share,
 };
-use crate::shared::intervals::{Covered, Interval, in_proportion, merged, overlap_ns, sum};
+use crate::shared::intervals::{
+    Covered, Interval, in_proportion, merged, most_at_a_time, overlap_ns, sum,
+};
 use crate::shared::replay::{ServersAsTheyWere, Worked, median_ns};
 use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::{
@@ -144,13 +146,13 @@ impl<'m> Queue<'m> {
         // theirs.
         // But where fewer jobs than threads that do them are under way, and as few connections are
         // there, the jobs queue for these.
-        let of_jobs = |threads: &BTreeSet<u32>| {
-            let mut jobs = facts.jobs().iter().filter(|jobs| jobs.has(threads));
+        let of_jobs = |calls: &[&Exchange]| {
+            let mut jobs = facts.jobs().iter().filter(|jobs| jobs.makes(calls));
             jobs.next().map(|jobs| jobs.at_a_time < jobs.workers.len())
         };
         let traffic = facts.traffic().iter();
         let queues = traffic
-            .map(|traffic| (traffic, of_jobs(&traffic.threads())))
+            .map(|traffic| (traffic, of_jobs(&traffic.calls)))
             .filter(|(_, narrow)| *narrow != Some(false))
             .filter_map(|(traffic, narrow)| {
                 let others = with_others(facts.traffic(), traffic);
@@ -476,27 +478,9 @@ fn pairs<'m>(
         return Some((of_pairs(requests, windows, calls), true));
     }
     let unknown = (0..early).filter(|call| !known.contains(call)).count();
-    let excused = unknown.min(most_at_a_time(all));
+    let under_way = all.iter().map(|one| (one.ready_ns, one.end_ns()));
+    let excused = unknown.min(most_at_a_time(under_way));
     is_enough(all_calls - excused).then(|| (of_pairs(requests, windows, calls), false))
-}
-
-/// How many of these requests were under way at a time, at most.
-fn most_at_a_time(all: &[RequestRef<'_>]) -> usize {
-    let mut changes: Vec<(Ns, bool)> = all
-        .iter()
-        .flat_map(|request| [(request.ready_ns, true), (request.end_ns(), false)])
-        .collect();
-    changes.sort_unstable();
-    let (mut now, mut most) = (0_usize, 0);
-    for (_, begins) in changes {
-        now = if begins {
-            now + 1
-        } else {
-            now.saturating_sub(1)
-        };
-        most = most.max(now);
-    }
-    most
 }
 
 fn of_pairs<'m>(

@@ -115,7 +115,7 @@ pub const OTHERS: [Word; 5] = [
         "",
         QUEUED,
         "it had been read, none of its calls was open and no thread worked for it: it waited for \
-         a connection, a lock of tasks, a place in a queue or a timer",
+         a worker, a connection, a lock of tasks, a place in a queue or a timer",
     ),
     word("", AT_WORK, "a thread worked for it, or was about to"),
 ];
@@ -136,7 +136,8 @@ pub(super) fn dominant(part: Dominant) -> String {
     match part {
         Dominant::ReadyUnserved => UNREAD.to_owned(),
         Dominant::Queued => format!(
-            "{QUEUED} (for a connection, a lock of tasks, another request's fetch, or a timer)"
+            "{QUEUED} (for a worker, a connection, a lock of tasks, another request's fetch, or a \
+             timer)"
         ),
         Dominant::Part(part) if part.name() == "network" => {
             "network (a peer, or anything that a loop waits for)".to_owned()

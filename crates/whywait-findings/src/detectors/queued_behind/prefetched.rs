@@ -16,7 +16,7 @@ use whywait_words::{counted, duration, list};
 use super::DECLARATION;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving};
-use crate::shared::intervals::{Covered, Interval, merged};
+use crate::shared::intervals::{Covered, Interval, merged, most_at_a_time};
 use crate::shared::slow_paths::Shares;
 use crate::shared::threads::named;
 
@@ -73,19 +73,8 @@ impl<'m> Fetcher<'m> {
 
     /// The most of its jobs that waited at a time.
     fn most_waiting(&self) -> usize {
-        let mut changes: Vec<(Ns, i32)> = Vec::new();
-        for job in &self.jobs {
-            changes.push((job.ready_ns, 1));
-            changes.push((job.recv_ns.unwrap_or(job.ready_ns), -1));
-        }
-        changes.sort_unstable();
-        let mut now = 0;
-        let mut most = 0;
-        for (_, change) in changes {
-            now += change;
-            most = most.max(now);
-        }
-        usize::try_from(most).unwrap_or(0)
+        let waiting = self.jobs.iter();
+        most_at_a_time(waiting.map(|job| (job.ready_ns, job.recv_ns.unwrap_or(job.ready_ns))))
     }
 }
 

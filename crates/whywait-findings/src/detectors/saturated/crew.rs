@@ -7,12 +7,12 @@ use whywait_model::cpu::{CpuHolder, WithoutCpu};
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_words::{counted, duration, percent};
 
-use super::{DECLARATION, lasts, most_at_a_time, p99};
+use super::{DECLARATION, lasts, p99};
 use crate::facts::Facts;
 use crate::finding::{Evidence, Finding, Severity};
 use crate::numbers::{MOST, Share, WORKERS_ASLEEP};
 use crate::shared::functions::SampledFunctions;
-use crate::shared::intervals::{Covered, Interval, in_proportion, merged, sum};
+use crate::shared::intervals::{Covered, Interval, in_proportion, merged, most_at_a_time, sum};
 use crate::shared::replay::{Bound, Gone, ReadByThread, Spared, name, workers_of};
 use crate::shared::slow_paths::{self, Shares, dominates};
 use crate::shared::threads::slept_ns;

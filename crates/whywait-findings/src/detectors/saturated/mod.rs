@@ -43,7 +43,7 @@ use crate::finding::{Evidence, Finding, Saving, Severity};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
 use crate::ranking::Explained;
 use crate::shared::functions::SampledFunctions;
-use crate::shared::intervals::{Interval, in_proportion, merged, sum};
+use crate::shared::intervals::{Interval, in_proportion, merged, most_at_a_time, sum};
 use crate::shared::pollers;
 use crate::shared::replay::{Piece, Served, Turns};
 use crate::shared::slow_paths::{self, Shares, dominates};
@@ -268,20 +268,6 @@ fn lasts(intervals: &[Interval], requests: &[RequestRef<'_>]) -> (u64, u64) {
     let last_ns = requests.iter().map(|one| one.end_ns()).max().unwrap_or(0);
     let ns = sum(intervals.iter().map(|(from, to)| to.saturating_sub(*from)));
     (ns, last_ns.saturating_sub(first_ns))
-}
-
-/// How many of these intervals are at a time at most.
-fn most_at_a_time(intervals: impl Iterator<Item = Interval>) -> usize {
-    let mut changes: Vec<(Ns, isize)> = intervals
-        .flat_map(|(from_ns, to_ns)| [(from_ns, 1), (to_ns, -1)])
-        .collect();
-    changes.sort_unstable();
-    let mut now = 0_isize;
-    let most = changes.iter().map(|(_, change)| {
-        now += change;
-        now
-    });
-    most.max().unwrap_or(0).unsigned_abs()
 }
 
 /// The longest of a hundred, nanoseconds.

@@ -11,12 +11,12 @@ use whywait_events::Part;
 use whywait_model::{Model, RequestRef, Thread};
 use whywait_words::{counted, duration, percent};
 
-use super::{DECLARATION, most_at_a_time};
+use super::DECLARATION;
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving};
 use crate::numbers::{MOST, NEARLY_ALL, SLOW_NS, Share};
 use crate::shared::functions::SampledFunctions;
-use crate::shared::intervals::{merged, sum};
+use crate::shared::intervals::{merged, most_at_a_time, sum};
 use crate::shared::slow_paths::{self, Shares};
 
 /// One for each process whose busy threads have several requests in hand.

@@ -6,7 +6,7 @@ use serde_json::json;
 use whywait_model::{Model, RequestRef, system_call_name};
 use whywait_words::{counted, counted_as, duration, list, percent, whole_percent};
 
-use super::Backlog;
+use super::{Backlog, MoreWorkers};
 use crate::detectors::accept_stalled::in_queue;
 use crate::finding::{Cause, Evidence, Finding};
 use crate::numbers::SHOWN;
@@ -31,8 +31,7 @@ pub(super) struct Case<'a, 'm> {
     pub(super) others: Option<WaitReason>,
     /// Whether more of them would only queue there, where that shows.
     pub(super) elsewhere: Option<bool>,
-    /// The middle latency, and by replay with more workers.
-    pub(super) replayed: Option<(u64, Vec<(usize, u64)>)>,
+    pub(super) replayed: Option<MoreWorkers>,
 }
 
 impl Case<'_, '_> {
@@ -90,10 +89,7 @@ impl Case<'_, '_> {
             Some(pid) if pids.len() == 1 => finding.about("pid", *pid),
             _ => finding.about("pids", json!(pids)),
         };
-        let replay = self.replayed.as_ref().map(|(_, more)| {
-            let row = |(workers, ns): &(usize, u64)| json!({ "workers": workers, "p50_ns": ns });
-            json!(more.iter().map(row).collect::<Vec<_>>())
-        });
+        let replay = self.replayed.as_ref().map(MoreWorkers::rows);
         finding
             .about("workers", json!(self.crew.workers))
             .about_known("port", Some(self.crew.port).filter(|port| *port != 0))
@@ -160,19 +156,7 @@ impl Case<'_, '_> {
                  inferred, since the other threads rested meanwhile and took none",
             ));
         }
-        if let Some((real_ns, more)) = &self.replayed {
-            let more: Vec<String> = more
-                .iter()
-                .map(|(workers, ns)| format!("{} with {workers}", duration(*ns)))
-                .collect();
-            let text = format!(
-                "by replay a request would typically take {}, instead of {} with {}",
-                list(&more),
-                duration(*real_ns),
-                counted(self.crew.workers.len(), "worker"),
-            );
-            evidence.push(Evidence::new(text).of_fix());
-        }
+        evidence.extend(self.replayed.as_ref().map(|more| more.evidence("request")));
         if !self.kept && self.replayed.is_some() {
             evidence.push(Evidence::new(match self.elsewhere {
                 Some(_) => {

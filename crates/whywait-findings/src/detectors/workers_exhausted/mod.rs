@@ -6,7 +6,8 @@
 //! read requests one at a time: see [`serving`]. All of them slept at once, in the work of a
 //! request or because an idle connection keeps them, none of them where it waits for work; and
 //! requests lay unread meanwhile, or had been read by a task that then left its thread to others.
-//! Where a thread reads requests and hands them to others it is `queued-behind`.
+//! Where a thread reads requests and hands them to others it is `queued-behind`. Of jobs whose
+//! workers do not show it is when they came and were done: see [`turns`].
 //!
 //! **Cost.** For each request the time in which it waited and all workers were taken. A replay of
 //! the same requests onto more workers says what some more would save.
@@ -21,16 +22,19 @@ mod case;
 mod kept;
 mod serving;
 mod shift;
+mod turns;
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
 use whywait_events::{Connection, Wait};
 use whywait_model::{Model, RequestRef};
 use whywait_replay::Average;
+use whywait_words::{counted, duration, list};
 
 use crate::declaration::{Declaration, Has, Waits};
 use crate::facts::Facts;
-use crate::finding::{Confidence, Finding, Saving, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Saving, Severity};
 use crate::numbers::{
     ERROR_NS, MOST, SLOW_NS, Share, WORKERS_HANG_NS, WORKERS_MIN_VICTIMS, WORKERS_MORE_HELP,
     WORKERS_WORTH,
@@ -77,6 +81,7 @@ fn detect(facts: &Facts<'_>) -> Vec<Finding> {
     let crews = serving::crews(facts, slow_ns).into_iter();
     crews
         .filter_map(|crew| finding(model, &crew, slow_ns))
+        .chain(turns::find(facts, slow_ns))
         .collect()
 }
 
@@ -173,7 +178,10 @@ fn finding(model: &Model, crew: &Backlog<'_>, slow_ns: u64) -> Option<Finding> {
         idle: idle.len(),
         others: others.into_iter().next().map(|(reason, _)| reason),
         elsewhere,
-        replayed: if hang { None } else { replayed(crew) },
+        replayed: match hang {
+            true => None,
+            false => MoreWorkers::of(&crew.jobs, crew.workers.len()),
+        },
     };
     let finding = Finding::new(&DECLARATION, severity, case.title())
         .confidence(confidence)
@@ -216,27 +224,67 @@ fn saving(crew: &Backlog<'_>) -> Saving {
     Saving::latency(waited.map(|(_, ns)| *ns).filter(|ns| *ns > 0).collect())
 }
 
-/// The middle latency as it was, and by replay with more workers; `None` where the replay does not
-/// bring about what was, or where the middle request did not wait for a worker.
-fn replayed(crew: &Backlog<'_>) -> Option<(u64, Vec<(usize, u64)>)> {
-    if crew.jobs.len() < *WORKERS_MIN_VICTIMS {
-        return None;
+/// The middle latency as it was, and by replay with more workers.
+struct MoreWorkers {
+    workers: usize,
+    real_ns: u64,
+    more: Vec<(usize, u64)>,
+}
+
+impl MoreWorkers {
+    /// `None` where the replay does not bring about what was, or where the middle request did not
+    /// wait for a worker.
+    fn of(jobs: &[Worked], workers: usize) -> Option<Self> {
+        if jobs.len() < *WORKERS_MIN_VICTIMS {
+            return None;
+        }
+        let servers = ServersAsTheyWere::of(jobs, workers, Average::Median)?;
+        let real = jobs
+            .iter()
+            .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
+        Self::with(workers, median_ns(real.collect()), |more| {
+            median_ns(servers.latencies(more))
+        })
     }
-    let workers = crew.workers.len();
-    let servers = ServersAsTheyWere::of(&crew.jobs, workers, Average::Median)?;
-    let real = crew
-        .jobs
-        .iter()
-        .map(|job| job.answered_ns.saturating_sub(job.ready_ns));
-    let real_ns = median_ns(real.collect());
-    let more = [workers + 1, workers + 2, workers * 2, workers * 4];
-    let more: BTreeSet<usize> = more.into_iter().collect();
-    let more: Vec<(usize, u64)> = more
-        .into_iter()
-        .map(|all| (all, median_ns(servers.latencies(all - workers))))
-        .collect();
-    let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
-    (Share::new(best_ns, real_ns).is_below(*WORKERS_MORE_HELP)).then_some((real_ns, more))
+
+    /// From what the middle request takes, and what it takes with so many more; `None` where it did
+    /// not wait for a worker.
+    fn with(workers: usize, real_ns: u64, with_more: impl Fn(usize) -> u64) -> Option<Self> {
+        let more = [workers + 1, workers + 2, workers * 2, workers * 4];
+        let more: BTreeSet<usize> = more.into_iter().collect();
+        let more: Vec<(usize, u64)> = more
+            .into_iter()
+            .map(|all| (all, with_more(all - workers)))
+            .collect();
+        let best_ns = more.iter().map(|(_, ns)| *ns).min()?;
+        (Share::new(best_ns, real_ns).is_below(*WORKERS_MORE_HELP)).then_some(Self {
+            workers,
+            real_ns,
+            more,
+        })
+    }
+
+    /// In words. `what` typically takes so long.
+    fn evidence(&self, what: &str) -> Evidence {
+        let more: Vec<String> = self
+            .more
+            .iter()
+            .map(|(workers, ns)| format!("{} with {workers}", duration(*ns)))
+            .collect();
+        let text = format!(
+            "by replay a {what} would typically take {}, instead of {} with {}",
+            list(&more),
+            duration(self.real_ns),
+            counted(self.workers, "worker"),
+        );
+        Evidence::new(text).of_fix()
+    }
+
+    /// The same for programs.
+    fn rows(&self) -> Value {
+        let row = |(workers, ns): &(usize, u64)| json!({ "workers": workers, "p50_ns": ns });
+        self.more.iter().map(row).collect()
+    }
 }
 
 fn is_lock(model: &Model, wait: &Wait) -> bool {
