@@ -5,7 +5,8 @@
 //! each begins when it is read, or when one of as many before it is over. What jobs take from then
 //! on is as long for those that waited as for those that found a worker free. With fewer at a time
 //! those that waited would have been quicker than these, with more slower. Of the numbers with
-//! which it is as long, it is the one with which they differ least among themselves.
+//! which it is as long, it is the one with which they differ least, among themselves and from the
+//! others; then it may be one more or less.
 //!
 //! **Cost.** What each waited for its turn.
 //!
@@ -24,7 +25,7 @@ use super::{DECLARATION, MoreWorkers, is_worth_it};
 use crate::facts::Facts;
 use crate::finding::{Confidence, Evidence, Finding, Saving};
 use crate::numbers::{MIN_REQUESTS, MOST, QUEUE_FEW, QUEUE_PAIRED, QUEUE_SERVES, SLOW_NS, Share};
-use crate::shared::intervals::{in_proportion, most_at_a_time, sum};
+use crate::shared::intervals::{most_at_a_time, sum};
 use crate::shared::replay::median_ns;
 use crate::shared::slow_paths::Shares;
 use crate::shared::traffic::whole;
@@ -56,8 +57,11 @@ struct Turns<'m> {
     alone_ns: u64,
     alone: usize,
     later_ns: u64,
-    /// How much those that waited differ, in thousandths of what one takes.
-    differ: u64,
+    /// How much those that waited differ among themselves, and the one of them in the middle from
+    /// one that found a worker free.
+    differ_ns: u64,
+    /// With another number it is as long, too.
+    about: bool,
 }
 
 impl<'m> Turns<'m> {
@@ -94,13 +98,16 @@ impl<'m> Turns<'m> {
         later.sort_unstable();
         let (tenth, ninth) = (later.len() / 10, later.len() - 1 - later.len() / 10);
         let (range_ns, later_ns) = (later[ninth] - later[tenth], later[later.len() / 2]);
+        let found = alone.len();
+        let alone_ns = median_ns(alone);
         Some(Self {
             workers,
             all,
-            alone: alone.len(),
-            alone_ns: median_ns(alone),
+            alone: found,
+            differ_ns: range_ns.saturating_add(later_ns.abs_diff(alone_ns)),
+            alone_ns,
             later_ns,
-            differ: in_proportion(1_000, range_ns, later_ns),
+            about: false,
         })
     }
 
@@ -120,9 +127,11 @@ impl<'m> Turns<'m> {
         // With more than there are it takes longer and longer.
         let tried =
             tried.take_while(|turns| turns.later_ns < turns.alone_ns || turns.take_as_long());
-        tried
-            .filter(Self::take_as_long)
-            .min_by_key(|turns| turns.differ)
+        let mut likely: Vec<Self> = tried.filter(Self::take_as_long).collect();
+        likely.sort_by_key(|turns| turns.differ_ns);
+        let about = likely.len() > 1;
+        let turns = likely.into_iter().next()?;
+        Some(Self { about, ..turns })
     }
 
     /// Whether jobs compute, or wait for a CPU, for most of their time.
@@ -239,7 +248,8 @@ fn finding(pid: u32, turns: &Turns<'_>, jobs: &[RequestRef<'_>], slow_ns: u64) -
     let shares = Shares::new(victims().map(|turn| (turn.waited_ns(), turn.job.age_ns())));
     let severity = shares.severity(slow_ns)?;
     let workers = match turns.workers {
-        1 => "until the only worker was free".to_owned(),
+        1 if !turns.about => "until the only worker was free".to_owned(),
+        many if turns.about => format!("until one of some {many} workers was free"),
         many => format!("until one of {many} workers was free"),
     };
     let title = format!(
@@ -322,6 +332,18 @@ mod tests {
             assert_eq!(finding.subject["at_a_time"], workers);
             assert!(finding.title.contains("free"), "{}", finding.title);
             assert_eq!(finding.confidence, Confidence::Medium);
+        }
+    }
+
+    #[test]
+    fn jobs_that_differ_much_tell_it_too() {
+        for workers in 2..=4 {
+            let findings = found(&jobs(workers, &flood(|n| 20 + 37 * n % 61)));
+            let [finding] = &findings[..] else {
+                panic!("one is expected with {workers}: {findings:#?}");
+            };
+            let says = format!("{workers} workers was free");
+            assert!(finding.title.ends_with(&says), "{}", finding.title);
         }
     }
 
