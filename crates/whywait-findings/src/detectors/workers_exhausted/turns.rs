@@ -64,17 +64,26 @@ struct Turns<'m> {
     about: bool,
 }
 
+/// Why jobs are not compared with so many at a time.
+enum Unlike {
+    /// Some would have been over before they began.
+    Impossible,
+    /// Too few would have found a worker free: it may be this number.
+    FewAlone,
+    /// Too few would have waited.
+    FewWaited,
+}
+
 impl<'m> Turns<'m> {
-    /// With so many at a time; `None`: then some would have been over before they began, or too few
-    /// would have waited, or not waited, to compare them. `jobs` are in the order of their reading.
-    fn with(jobs: &[RequestRef<'m>], workers: usize) -> Option<Self> {
+    /// With so many at a time. `jobs` are in the order of their reading.
+    fn with(jobs: &[RequestRef<'m>], workers: usize) -> Result<Self, Unlike> {
         let mut free: BinaryHeap<Reverse<Ns>> = (0..workers).map(|_| Reverse(0)).collect();
         let mut all = Vec::new();
         let mut alone = Vec::new();
         let mut later = Vec::new();
         let mut impossible = 0;
         for job in jobs {
-            let Reverse(free_ns) = free.pop()?;
+            let Reverse(free_ns) = free.pop().unwrap_or(Reverse(0));
             let turn = Turn {
                 job: *job,
                 began_ns: job.served_ns().max(free_ns),
@@ -83,7 +92,7 @@ impl<'m> Turns<'m> {
             free.push(Reverse(turn.ended_ns.max(turn.began_ns)));
             impossible += usize::from(turn.took_ns() == 0);
             if Share::counted(jobs.len() - impossible, jobs.len()).is_below(*QUEUE_PAIRED) {
-                return None;
+                return Err(Unlike::Impossible);
             }
             if turn.waited_ns() == 0 {
                 alone.push(turn.took_ns());
@@ -92,15 +101,18 @@ impl<'m> Turns<'m> {
             }
             all.push(turn);
         }
-        if alone.len() < *QUEUE_FEW || later.len() < *MIN_REQUESTS {
-            return None;
+        if later.len() < *MIN_REQUESTS {
+            return Err(Unlike::FewWaited);
+        }
+        if alone.len() < *QUEUE_FEW {
+            return Err(Unlike::FewAlone);
         }
         later.sort_unstable();
-        let (tenth, ninth) = (later.len() / 10, later.len() - 1 - later.len() / 10);
-        let (range_ns, later_ns) = (later[ninth] - later[tenth], later[later.len() / 2]);
+        let (few, many) = (later.len() / 10, later.len() - 1 - later.len() / 10);
+        let (range_ns, later_ns) = (later[many] - later[few], later[later.len() / 2]);
         let found = alone.len();
         let alone_ns = median_ns(alone);
-        Some(Self {
+        Ok(Self {
             workers,
             all,
             alone: found,
@@ -123,15 +135,22 @@ impl<'m> Turns<'m> {
     /// As many at a time as there are.
     fn of(jobs: &[RequestRef<'m>]) -> Option<Self> {
         let most = most_at_a_time(jobs.iter().map(|job| (job.served_ns(), job.end_ns())));
-        let tried = (1..most).filter_map(|workers| Self::with(jobs, workers));
-        // With more than there are it takes longer and longer.
-        let tried =
-            tried.take_while(|turns| turns.later_ns < turns.alone_ns || turns.take_as_long());
-        let mut likely: Vec<Self> = tried.filter(Self::take_as_long).collect();
-        likely.sort_by_key(|turns| turns.differ_ns);
-        let about = likely.len() > 1;
-        let turns = likely.into_iter().next()?;
-        Some(Self { about, ..turns })
+        let mut likely = Vec::new();
+        for workers in 1..most {
+            match Self::with(jobs, workers) {
+                Ok(turns) if turns.take_as_long() => likely.push((turns.differ_ns, workers)),
+                // With more than there are it takes longer and longer.
+                Ok(turns) if turns.later_ns > turns.alone_ns => break,
+                Ok(_) | Err(Unlike::Impossible) => {}
+                Err(Unlike::FewAlone) => return None,
+                Err(Unlike::FewWaited) => break,
+            }
+        }
+        let (_, workers) = likely.iter().min()?;
+        Some(Self {
+            about: likely.len() > 1,
+            ..Self::with(jobs, *workers).ok()?
+        })
     }
 
     /// Whether jobs compute, or wait for a CPU, for most of their time.
@@ -144,9 +163,15 @@ impl<'m> Turns<'m> {
         Share::new(sum(on_cpu), all_ns).is_at_least(*MOST)
     }
 
+    /// `3`, or `some 3`.
+    fn many(&self) -> String {
+        let some = if self.about { "some " } else { "" };
+        format!("{some}{}", self.workers)
+    }
+
     fn evidence(&self, jobs: &[RequestRef<'m>]) -> Evidence {
         let other = |workers: usize| {
-            let turns = Self::with(jobs, workers)?;
+            let turns = Self::with(jobs, workers).ok()?;
             Some(format!("{} with {workers}", duration(turns.later_ns)))
         };
         let others = [self.workers - 1, self.workers + 1];
@@ -164,7 +189,7 @@ impl<'m> Turns<'m> {
             "who works on them does not show; that it is {} at a time is told by when they came \
              and were done: in the order in which they were read, the {} that waited took {} \
              (median) once it was their turn, and the {} that found a worker free {}{others}",
-            self.workers,
+            self.many(),
             waited.count(),
             duration(self.later_ns),
             self.alone,
@@ -198,19 +223,22 @@ impl<'m> Turns<'m> {
     }
 }
 
-/// The jobs of each process, by the broker that they came from, of which no thread shows that it
-/// works on them: in the order in which they were read.
+/// The jobs of each process, by the broker that they came from, of most of which no thread shows
+/// that it works on them: in the order in which they were read.
 fn without_a_thread(model: &Model) -> BTreeMap<(u32, u32), Vec<RequestRef<'_>>> {
     let mut all: BTreeMap<(u32, u32), Vec<RequestRef<'_>>> = BTreeMap::new();
-    let hidden = |job: &RequestRef<'_>| {
+    let jobs = model.requests().filter(|job| job.kind == WorkKind::Job);
+    for job in jobs.filter(|job| job.is_answered() && job.recv_ns.is_some()) {
+        all.entry((job.tgid, job.broker)).or_default().push(job);
+    }
+    let hidden = |job: &&RequestRef<'_>| {
         let unknown = Share::new(job.service[Part::Unknown], job.service.total_ns());
         unknown.is_at_least(*MOST)
     };
-    let jobs = model.requests().filter(|job| job.kind == WorkKind::Job);
-    let done = jobs.filter(|job| job.is_answered() && job.recv_ns.is_some());
-    for job in done.filter(hidden) {
-        all.entry((job.tgid, job.broker)).or_default().push(job);
-    }
+    all.retain(|_, jobs| {
+        let hidden = jobs.iter().filter(hidden).count();
+        Share::counted(hidden, jobs.len()).is_at_least(*MOST)
+    });
     for jobs in all.values_mut() {
         jobs.sort_by_key(|job| (job.served_ns(), job.ready_ns, job.socket));
     }
@@ -247,9 +275,9 @@ fn finding(pid: u32, turns: &Turns<'_>, jobs: &[RequestRef<'_>], slow_ns: u64) -
     }
     let shares = Shares::new(victims().map(|turn| (turn.waited_ns(), turn.job.age_ns())));
     let severity = shares.severity(slow_ns)?;
-    let workers = match turns.workers {
-        1 if !turns.about => "until the only worker was free".to_owned(),
-        many if turns.about => format!("until one of some {many} workers was free"),
+    let many = turns.many();
+    let workers = match many.as_str() {
+        "1" => "until the only worker was free".to_owned(),
         many => format!("until one of {many} workers was free"),
     };
     let title = format!(
@@ -258,10 +286,6 @@ fn finding(pid: u32, turns: &Turns<'_>, jobs: &[RequestRef<'_>], slow_ns: u64) -
         shares.percent()
     );
     let replayed = turns.more_workers();
-    let one_more = match turns.workers {
-        1 => "only one of them has at a time".to_owned(),
-        many => format!("only {many} of them have at a time"),
-    };
     let finding = Finding::new(&DECLARATION, severity, title)
         .confidence(Confidence::Medium)
         .about("pid", pid)
@@ -276,7 +300,8 @@ fn finding(pid: u32, turns: &Turns<'_>, jobs: &[RequestRef<'_>], slow_ns: u64) -
         .evidence(replayed.map(|more| more.evidence("job")))
         .fix(format!(
             "more workers (goroutines, tasks), if what they wait for can do more at once; if there \
-             are more of them already, see what {one_more}: a lock, a semaphore, a pool"
+             are more of them already, see what only {many} have at a time: a lock, a semaphore, a \
+             pool"
         ));
     Some(finding)
 }
@@ -383,6 +408,27 @@ mod tests {
         }
         script.peer(&peer(40, 6));
         assert!(found(&script).is_empty());
+    }
+
+    #[test]
+    fn where_it_may_be_a_number_that_cannot_be_compared_none_is_said() {
+        // Four of them found a worker free with three, and more with four.
+        let few: Vec<(u64, u64)> = flood(|_| 40).into_iter().skip(5).collect();
+        let findings = found(&jobs(3, &few));
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+
+    #[test]
+    fn those_whose_thread_shows_are_jobs_like_the_others() {
+        let mut script = jobs(3, &flood(|_| 40).split_off(6));
+        for n in 0..6 {
+            let at = 10 + 100 * n;
+            let job = script.request(1_000 + n).hidden_job(9).ready(at);
+            let job = job.read(at, LIBRARY).spent(Part::Timer, 40);
+            job.answered(at + 40, LIBRARY);
+        }
+        let findings = found(&script);
+        assert_eq!(findings[0].subject["at_a_time"], 3, "{findings:#?}");
     }
 
     #[test]
