@@ -41,6 +41,7 @@ impl Bursts {
 
     /// What each thread was seen doing, by thread id.
     pub fn threads(&self) -> Vec<Spinner> {
+        let overhead_ns = self.overhead_ns();
         let mut threads: BTreeMap<(u32, u32), Spinner> = BTreeMap::new();
         for row in &self.rows {
             let spinner = threads
@@ -54,9 +55,19 @@ impl Bursts {
                 .calls
                 .get(&(row.burst, row.tid))
                 .map_or(&[][..], Vec::as_slice);
-            spinner.add(row, cycle);
+            spinner.add(row, overhead_ns, cycle);
         }
         threads.into_values().collect()
+    }
+
+    /// What tracing adds to a call, nanoseconds: what the burst in the middle measured. It is the
+    /// machine's, and one burst may measure it in a moment when others use its CPU.
+    fn overhead_ns(&self) -> u64 {
+        let rows = self.rows.iter();
+        let of_bursts: BTreeMap<_, _> = rows.map(|row| (row.burst, row.overhead_ns)).collect();
+        let mut measured: Vec<u64> = of_bursts.into_values().collect();
+        measured.sort_unstable();
+        measured.get(measured.len() / 2).copied().unwrap_or(0)
     }
 }
 
@@ -85,8 +96,9 @@ pub struct Spinner {
     pub calls: u64,
     /// See `counted_ns`.
     pub polls: u64,
-    /// What tracing added to these calls, nanoseconds.
-    pub added_ns: u64,
+    /// What a turn took in each of these bursts as if nobody had traced, nanoseconds, and how many
+    /// polls tell it.
+    pub turn_in_bursts: Vec<(u64, u64)>,
     /// The cycle that was seen most clearly, in order; it begins with a poll.
     pub cycle: Vec<BurstCall>,
     /// Its length in turns.
@@ -103,7 +115,7 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    fn add(&mut self, row: &Burst, cycle: &[BurstCall]) {
+    fn add(&mut self, row: &Burst, overhead_ns: u64, cycle: &[BurstCall]) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.bursts, 1);
         add(&mut self.turns, row.turns);
@@ -117,10 +129,15 @@ impl Spinner {
             add(&mut self.on_cpu_ns, row.on_cpu_ns);
             add(&mut self.calls, row.calls);
             add(&mut self.polls, row.polls);
-            add(
-                &mut self.added_ns,
-                row.calls.saturating_mul(row.overhead_ns),
-            );
+            let added_ns = row.calls.saturating_mul(overhead_ns);
+            // What is measured is never all overhead: a bound keeps the rate finite.
+            let own_ns = row
+                .on_cpu_ns
+                .saturating_sub(added_ns)
+                .max(row.on_cpu_ns / 8);
+            if let Some(turn_ns) = own_ns.checked_div(row.polls) {
+                self.turn_in_bursts.push((turn_ns, row.polls));
+            }
         }
         if let Some(ready) = cycle.iter().min_by_key(|call| call.step) {
             let ports = (ready.local_port, ready.peer_port);
@@ -148,14 +165,18 @@ impl Spinner {
         futile >= MIN_TURNS && futile.saturating_mul(4) >= self.turns && !self.cycle.is_empty()
     }
 
-    /// CPU time of a turn when nobody traces, nanoseconds; `None`: not known.
+    /// CPU time of a turn when nobody traces, nanoseconds; `None`: not known. It is the burst's in
+    /// the middle, by turns: one that came amid other work or on a busy CPU says too much.
     pub fn turn_ns(&self) -> Option<u64> {
-        // What is measured is never all overhead: a bound keeps the rate finite.
-        let own_ns = self
-            .on_cpu_ns
-            .saturating_sub(self.added_ns)
-            .max(self.on_cpu_ns / 8);
-        own_ns.checked_div(self.polls).filter(|ns| *ns > 0)
+        let mut turns = self.turn_in_bursts.clone();
+        turns.sort_unstable();
+        let mut left = self.polls / 2;
+        let middle = turns.into_iter().find(|(_, polls)| {
+            let found = *polls >= left;
+            left = left.saturating_sub(*polls);
+            found
+        });
+        middle.map(|(ns, _)| ns).filter(|ns| *ns > 0)
     }
 
     /// Turns a second of wall time while it was looked at, as they would be without tracing: a loop
@@ -197,6 +218,27 @@ mod tests {
         let threads = bursts.threads();
         assert_eq!(threads[0].turn_ns(), Some(1000));
         assert_eq!(threads[0].turns_per_second(), Some(1_000_000.0));
+    }
+
+    #[test]
+    fn one_burst_that_measured_while_others_ran_changes_nothing() {
+        let mut bursts = Bursts::default();
+        for (burst, overhead_ns) in [(1, 100), (2, 10), (3, 105)] {
+            bursts.add(&Burst {
+                burst,
+                tid: 7,
+                tgid: 7,
+                counted_ns: 60_000_000,
+                on_cpu_ns: 60_000_000,
+                calls: 200_000,
+                polls: 40_000,
+                overhead_ns,
+                turns: 199,
+                spins: 199,
+                ..Burst::default()
+            });
+        }
+        assert_eq!(bursts.threads()[0].turn_ns(), Some(1000));
     }
 
     #[test]
