@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use tempfile::TempDir;
 
 use crate::peer::Peer;
 use crate::process::{Foreign, Group, wait_for};
-use crate::spec::{Lab, Ready, Variant, expand};
+use crate::spec::{BusyCpu, Lab, Ready, Variant, expand};
 use crate::watcher::{self, Watcher};
 
 /// whywait has to load its BPF programs first, and a Java server to start.
@@ -142,7 +143,7 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
         "labs: {} {} serves on {address}",
         run.lab.name, run.variant.name
     );
-    let _spinner = run.busy.then(spinner).transpose()?;
+    let _spinner = run.busy.then(|| spinner(run.lab.busy_cpu)).transpose()?;
     let mut watcher = None;
     let ends = Ends {
         pid,
@@ -159,10 +160,17 @@ pub(crate) fn run(run: &Run, tmp: &Path) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A program that wants the first CPU all the time.
-fn spinner() -> Result<Group> {
+/// A program that wants a CPU all the time.
+fn spinner(wanted: BusyCpu) -> Result<Group> {
+    let allowed = sched_getaffinity(None)?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let cpu = match wanted {
+        BusyCpu::First => cpus.next(),
+        BusyCpu::Last => cpus.next_back(),
+    };
+    let cpu = cpu.context("there is no CPU to run on")?.to_string();
     let mut command = Command::new("taskset");
-    command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+    command.args(["-c", &cpu, "sh", "-c", "while :; do :; done"]);
     Group::spawn("the spinner", &mut command)
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Lab {
     pub(crate) case: Option<u32>,
     /// Whether its variants serve requests, of which a report then must tell.
     pub(crate) requests: bool,
+    pub(crate) busy_cpu: BusyCpu,
     pub(crate) builds: BTreeMap<String, Build>,
     pub(crate) variants: BTreeMap<String, Variant>,
 }
@@ -97,6 +98,16 @@ pub(crate) enum Ready {
     Pidfile,
 }
 
+/// Which CPU another program wants meanwhile, where `labs/run` is told `--busy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum BusyCpu {
+    #[default]
+    First,
+    /// For labs whose threads have CPUs of their own, and those that matter the last one.
+    Last,
+}
+
 /// How a lab's program is made.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -119,6 +130,8 @@ struct LabFile {
     case: Option<u32>,
     #[serde(default = "yes")]
     requests: bool,
+    #[serde(default)]
+    busy_cpu: BusyCpu,
     #[serde(default)]
     build: BTreeMap<String, Build>,
     #[serde(default)]
@@ -250,6 +263,7 @@ impl Lab {
             description: file.description,
             case: file.case,
             requests: file.requests,
+            busy_cpu: file.busy_cpu,
             builds: file.build,
             variants,
         })
