@@ -13,7 +13,7 @@ use crate::timeline::Thread;
 use crate::waits::locks::{LetGo, Locks, MOST_LOOKED_AT};
 
 /// A path of more steps is cut off: its beginning is one `unknown` step.
-const MAX_STEPS: usize = 256;
+const MAX_STEPS: usize = 1024;
 /// Sleepers that wait for each other are followed this deep, and locks whose holders wait for
 /// others.
 const MAX_DEPTH: usize = 32;
