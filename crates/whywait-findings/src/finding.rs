@@ -93,11 +93,21 @@ pub struct Finding {
     pub not_by_all_fixes_ns: u64,
     /// Why it takes no longer than it ever does, if it does not: nothing else makes it slow.
     #[serde(skip)]
-    pub as_ever: Option<Evidence>,
+    pub as_ever: Option<Usual>,
     /// The requests that it concerns, as far as it is known which, and how much of the time of each
     /// it is about. For views.
     #[serde(skip)]
     pub requests: BTreeMap<RequestName, Claim>,
+}
+
+/// That what a finding is about takes no longer than it ever does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usual {
+    /// What shows it.
+    pub why: Evidence,
+    /// For how long others wait behind it, nanoseconds: they are slower than they have to be,
+    /// whatever it takes. 0: next to nobody does.
+    pub others_ns: u64,
 }
 
 impl Finding {
@@ -196,8 +206,8 @@ impl Finding {
     }
 
     /// That what it takes is what it always takes, where that is so.
-    pub(crate) fn takes_as_long(mut self, why: Option<Evidence>) -> Self {
-        self.as_ever = why;
+    pub(crate) fn takes_as_long(mut self, as_ever: Option<Usual>) -> Self {
+        self.as_ever = as_ever;
         self
     }
 

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use serde_json::Value;
 
 use crate::detectors::{
-    accept_overflow, accept_stalled, deadlock, lock_contention, nagle_delay, one_at_a_time,
-    pool_exhausted, retransmits, slow_path_wait, slow_upstream, unfinished_wait,
+    accept_overflow, accept_stalled, blocked_loop, deadlock, lock_contention, nagle_delay,
+    one_at_a_time, pool_exhausted, retransmits, slow_path_wait, slow_upstream, unfinished_wait,
 };
 use crate::finding::{Finding, SavingKind, Severity};
 use crate::numbers::{ALL_OF_IT, EXPLAINS_MOST, MOST, Share};
@@ -105,18 +105,44 @@ pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Findin
             at += 1;
         }
     }
+    for at in 0..findings.len() {
+        let others_ns = findings[at]
+            .as_ever
+            .as_ref()
+            .map_or(0, |as_ever| as_ever.others_ns);
+        if others_ns > 0
+            && !findings
+                .iter()
+                .any(|by| says_who_waits(by, &findings[at], others_ns))
+        {
+            findings[at].as_ever = None;
+        }
+    }
     // What is wrong stands before what is not, and names what has most of the time all the same.
     let last = findings
         .iter()
         .rposition(|finding| finding.severity > Severity::Note && finding.as_ever.is_none());
     for finding in &mut findings[last.map_or(0, |last| last + 1)..] {
         let is_warning = finding.severity > Severity::Note;
-        if let Some(why) = finding.as_ever.clone().filter(|_| is_warning) {
+        if let Some(as_ever) = finding.as_ever.clone().filter(|_| is_warning) {
             finding.severity = Severity::Note;
-            finding.evidence.push(why);
+            finding.evidence.push(as_ever.why);
         }
     }
     findings
+}
+
+/// Whether the finding is that others wait for the thread whose work the other one is about, and has
+/// most of what they wait.
+fn says_who_waits(finding: &Finding, other: &Finding, others_ns: u64) -> bool {
+    let threads = finding.subject.get("threads").and_then(Value::as_array);
+    let tid = other.subject.get("tid");
+    finding.code.is(&blocked_loop::DECLARATION)
+        && finding.severity > Severity::Note
+        && threads
+            .zip(tid)
+            .is_some_and(|(threads, tid)| threads.contains(tid))
+        && Share::new(finding.saving.at_most_ns, others_ns).is_at_least(*EXPLAINS_MOST)
 }
 
 /// Has the other one as a line, unless that one only tells in what tasks wait, so many of which are
@@ -200,9 +226,9 @@ mod tests {
     use super::*;
     use crate::declaration::{Code, Declaration};
     use crate::detectors::{
-        blocked_loop, connect_retried, saturated, serial_calls, stranded_readiness,
+        blocked_loop, connect_retried, saturated, serial_calls, serial_work, stranded_readiness,
     };
-    use crate::finding::{Claim, Evidence, Saving, SavingKind};
+    use crate::finding::{Claim, Evidence, Saving, SavingKind, Usual};
 
     const S: u64 = 1_000_000_000;
 
@@ -354,7 +380,7 @@ mod tests {
     fn what_takes_as_long_each_time_is_a_note_unless_something_wrong_follows() {
         let as_ever = |saves_s| {
             let peer = finding(&slow_upstream::DECLARATION, Severity::Warning, saves_s);
-            peer.takes_as_long(Some(Evidence::new("it takes as long each time")))
+            peer.takes_as_long(takes_as_ever(0))
         };
         let short = || finding(&serial_calls::DECLARATION, Severity::Warning, 3);
         let first = ("slow-upstream", Severity::Warning);
@@ -366,6 +392,33 @@ mod tests {
         let note = ranked(vec![as_ever(5)], LONG);
         assert_eq!(order_of(&note), [("slow-upstream", Severity::Note)]);
         assert_eq!(note[0].evidence.len(), 1);
+    }
+
+    #[test]
+    fn what_takes_as_long_each_time_is_a_note_if_another_says_that_others_wait_behind_it() {
+        let work = || {
+            finding(&serial_work::DECLARATION, Severity::Warning, 2)
+                .about("tid", 7)
+                .takes_as_long(takes_as_ever(1_500_000_000))
+        };
+        let waits_for = |tid: u32, saves_s| {
+            finding(&blocked_loop::DECLARATION, Severity::Warning, saves_s)
+                .about("threads", vec![tid])
+        };
+        let order = |by| order_of(&ranked(vec![by, work()], LONG))[1];
+        assert_eq!(order(waits_for(7, 3)), ("serial-work", Severity::Note));
+        assert_eq!(
+            order(waits_for(8, 3)),
+            ("serial-work", Severity::Warning),
+            "another thread"
+        );
+        let alone = ranked(vec![work()], LONG);
+        assert_eq!(order_of(&alone), [("serial-work", Severity::Warning)]);
+    }
+
+    fn takes_as_ever(others_ns: u64) -> Option<Usual> {
+        let why = Evidence::new("it takes as long each time");
+        Some(Usual { why, others_ns })
     }
 
     #[test]

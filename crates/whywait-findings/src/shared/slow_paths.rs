@@ -9,7 +9,7 @@ use whywait_model::{
 };
 use whywait_words::{counted, duration, duration_range, percent};
 
-use crate::finding::{Evidence, Finding, Saving, Severity};
+use crate::finding::{Evidence, Finding, Saving, Severity, Usual};
 use crate::numbers::{
     ALL_OF_IT, FEW_OUTLIERS, MIN_REQUESTS, MOST, NEARLY_ALL, OUTLIER_NS, OUTLIER_TIMES, QUICKEST,
     RARE_OF_SLOW, SLOW_NS, Share, TYPICAL_OF_ALL, WARNING_NS,
@@ -172,8 +172,9 @@ impl Shares {
 
     /// Why what takes this is not what makes anything slower than it has to be, where that is so:
     /// had each request been as quick in it as the quickest tenth are, most of the time would be
-    /// left, none is an outlier, and next to nobody waits behind them.
-    pub(crate) fn as_ever(&self, saving: &Saving) -> Option<Evidence> {
+    /// left, none is an outlier, and next to nobody waits behind them, or another finding says that
+    /// they do.
+    pub(crate) fn as_ever(&self, saving: &Saving) -> Option<Usual> {
         let nth = |share: Share| share.of(self.each_ns.len() as u64) as usize;
         let quick_ns = *self.each_ns.iter().nth_back(nth(*QUICKEST))?;
         let late_ns = *self.each_ns.get(nth(*FEW_OUTLIERS))?;
@@ -191,10 +192,13 @@ impl Shares {
             ),
         };
         let others_ns = saving.at_most_ns.saturating_sub(self.ns);
+        let few_wait = Share::new(others_ns, saving.at_most_ns).is_below(*TYPICAL_OF_ALL);
         (Share::new(left_ns, self.ns).is_at_least(*MOST)
-            && Share::new(others_ns, saving.at_most_ns).is_below(*TYPICAL_OF_ALL)
             && late_ns < quick_ns.saturating_mul(*OUTLIER_TIMES))
-        .then(|| Evidence::of_ns(quick_ns, text))
+        .then(|| Usual {
+            why: Evidence::of_ns(quick_ns, text),
+            others_ns: if few_wait { 0 } else { others_ns },
+        })
     }
 
     /// `10 slow requests`.
@@ -566,14 +570,15 @@ mod tests {
         };
         // A tenth may be quicker, and one of a hundred slower.
         let alike = [(10, 10), (89, 50), (1, 200)];
-        let why = of(&alike, 5_000).expect("as ever");
-        assert_eq!(why.ns, Some(50 * MS));
-        assert_eq!(of(&alike, 8_000), None, "others wait behind it");
+        let as_ever = of(&alike, 5_000).expect("as ever");
+        assert_eq!((as_ever.why.ns, as_ever.others_ns), (Some(50 * MS), 0));
+        let behind = of(&alike, 8_000).map(|as_ever| as_ever.others_ns);
+        assert_eq!(behind, Some(3_250 * MS), "others wait behind it");
         assert_eq!(of(&[(11, 10), (89, 50)], 5_000), None, "most is more");
         assert_eq!(of(&[(98, 50), (2, 150)], 5_200), None, "outliers");
         assert!(of(&[(98, 50), (2, 149)], 5_200).is_some());
         let few = of(&[(1, 50)], 50).expect("nothing shows otherwise");
-        assert!(few.text.contains("1 slow request"), "{few:?}");
+        assert!(few.why.text.contains("1 slow request"), "{few:?}");
     }
 
     #[test]
