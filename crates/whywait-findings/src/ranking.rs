@@ -132,8 +132,8 @@ pub(crate) fn ranked(mut findings: Vec<Finding>, requests_ns: u64) -> Vec<Findin
     findings
 }
 
-/// Whether the finding is that others wait for the thread whose work the other one is about, and has
-/// most of what they wait.
+/// Whether the finding is that others wait for the thread whose work the other one is about, and
+/// has most of what they wait.
 fn says_who_waits(finding: &Finding, other: &Finding, others_ns: u64) -> bool {
     let threads = finding.subject.get("threads").and_then(Value::as_array);
     let tid = other.subject.get("tid");
