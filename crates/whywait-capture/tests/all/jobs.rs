@@ -161,6 +161,85 @@ fn jobs_are_seen_and_what_asks_for_them_is_no_call() {
     assert_eq!(counters.get("jobs.fetches"), Some(&11), "{counters:#?}");
 }
 
+/// Asks for the next message when it has one, as Celery's parent process does, and has one helper,
+/// which works for 25 ms on each. When that is done it has more to do, and reads what has come,
+/// before it gives it the next one. Of four more it gives the last one alone.
+const GIVES_LATE: &str = "
+import os, select, socket, sys, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+read, write = os.pipe()
+done, is_done = os.pipe()
+if not os.fork():
+    os.close(write)
+    while os.read(read, 1):
+        time.sleep(0.025)
+        os.write(is_done, b'x')
+    os._exit(0)
+poll = select.epoll()
+poll.register(broker, select.EPOLLIN)
+poll.register(done, select.EPOLLIN)
+asked = come = given = 0
+def ask():
+    global asked
+    broker.sendall(b'*3\\r\\n$5\\r\\nBLPOP\\r\\n$4\\r\\njobs\\r\\n$1\\r\\n0\\r\\n')
+    asked += 1
+def has():
+    global come
+    broker.recv(100)
+    come += 1
+    if asked not in (6, 10):
+        ask()
+print('ready', flush=True)
+sys.stdin.readline()
+time.sleep(0.01)
+ask()
+is_free = True
+while given < 6 or not is_free:
+    if is_free and come > given:
+        os.write(write, b'x')
+        is_free = False
+        given += 1
+    events = [fd for fd, _ in poll.poll()]
+    if done in events:
+        os.read(done, 1)
+        is_free = True
+        time.sleep(0.011)
+        events = [fd for fd, _ in poll.poll(0)]
+    if broker.fileno() in events:
+        has()
+ask()
+for _ in range(4):
+    poll.poll()
+    has()
+os.write(write, b'x')
+os.read(done, 1)
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn messages_wait_for_a_helper_and_are_forgotten_where_none_gets_them() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let watched = watch(GIVES_LATE, "", serve);
+    let mut handed: Vec<_> = watched
+        .jobs
+        .iter()
+        .filter(|row| row.kind == WorkKind::HandedJob)
+        .collect();
+    handed.sort_by_key(|row| row.ready_ns);
+    let took: Vec<_> = handed
+        .iter()
+        .map(|row| (row.last_send_ns.unwrap_or_default() - row.ready_ns) / 1_000_000)
+        .collect();
+    assert_eq!(took.len(), 7, "{handed:#?}");
+    for (took_ms, at_least) in took.iter().zip([25, 45, 70, 90, 110, 130, 25]) {
+        assert!(*took_ms >= at_least, "{at_least} ms at least: {took:?}");
+    }
+    assert!(took[6] < 45, "from when it came itself: {took:?}");
+}
+
 /// Has five messages at once, four times, and is done with one every 20 ms: one after the other,
 /// or ("loop") as a loop that waits for other events meanwhile.
 const FETCHES_AHEAD: &str = "

@@ -64,6 +64,7 @@ struct fetched {
 	/* It was done with the last one at once, and slept for more: it works on none itself. */
 	u32 hands_on;
 	u64 read_ns; /* the last one was read */
+	u64 idle_ns; /* the last helper that was at work was done */
 	u64 came_ns[MESSAGES];
 };
 
@@ -103,10 +104,16 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 		own->tid = thread->tid;
 		own->first = own->end;
 		own->helpers = 0;
+		own->idle_ns = 0;
 		own->hands_on = 0;
 	}
-	/* Where nobody is at work for long, those that are left were no jobs, or were not given. */
-	if (!own->helpers && now - own->read_ns >= threshold_ns)
+	/*
+	 * It slept for more, for long, and nobody was at work: those that are left were no jobs, or
+	 * are given to nobody. (That its helpers are idle when it reads the next one says nothing:
+	 * it may hear of that, and of this message, at once.)
+	 */
+	if (!own->helpers && thread->rested_ns > own->read_ns && thread->rested_ns > own->idle_ns &&
+	    now - thread->rested_ns >= threshold_ns)
 		own->first = own->end;
 	own->peer = peer;
 	own->read_ns = now;
@@ -316,8 +323,8 @@ __noinline int helper_rests(struct thread *thread, u64 now)
 		return 0;
 	job_is_paused(job, thread, now);
 	from = &fetched[thread->handed_by & (FETCHERS - 1)];
-	if (from->tid == thread->handed_by && from->helpers)
-		from->helpers--;
+	if (from->tid == thread->handed_by && from->helpers && !--from->helpers)
+		from->idle_ns = now;
 	return 0;
 }
 
