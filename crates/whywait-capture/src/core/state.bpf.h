@@ -240,13 +240,19 @@ struct thread {
 	/* Of jobs: it was given the last one through this descriptor, … */
 	u32 handed_fd; /* … or this futex */
 	u32 handed_by; /* … by this thread */
+	u32 answers; /* … and so often it has answered it since */
 	u32 rest_seq; /* its last sleep there, … */
 	u64 rest_on_cpu_ns; /* … and its on-CPU total since */
+	u64 reads; /* its reads until it began with the job, in calls; 0: not known */
+	u64 answer_reads; /* … until it answered last, … */
+	u64 rest_reads; /* … and until it slept for more */
+	u32 free_seq; /* its last sleep when it answered, or had its turn to read */
+	u32 unanswered; /* so often it was woken as if it were given one, and did not answer */
 	/* In this call, with this argument, it sleeps until there is a message; it did last then. */
 	s32 rest_nr;
 	u32 rest_at;
 	u64 rested_ns;
-	/* … when it was done with the last one that it was sent, and its totals then; 0: never */
+	/* … when it was done with the last one that it had, and its totals then; 0: never */
 	u64 done_ns;
 	u64 at_done[PART_COUNT];
 	u32 tls; /* the connection in TLS that it has read or written last: its place, and 1 */

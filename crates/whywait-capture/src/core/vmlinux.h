@@ -212,6 +212,10 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+struct task_io_accounting {
+	u64 syscr;
+};
+
 struct task_struct {
 #if defined(__TARGET_ARCH_arm64)
 	struct thread_info thread_info;
@@ -224,10 +228,12 @@ struct task_struct {
 	unsigned in_iowait : 1;
 	unsigned int pid;
 	unsigned int tgid;
+	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct files_struct *files;
 	struct sched_entity se;
+	struct task_io_accounting ioac;
 	struct mm_struct *mm;
 	struct thread_struct thread;
 	char comm[16];

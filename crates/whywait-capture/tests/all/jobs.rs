@@ -240,6 +240,69 @@ fn messages_wait_for_a_helper_and_are_forgotten_where_none_gets_them() {
     assert!(took[6] < 45, "from when it came itself: {took:?}");
 }
 
+/// Gives each message to a thread through memory, which writes it to a pipe that two child
+/// processes read, as a `multiprocessing.Pool` does. They have more to do than they can, and work
+/// for 25 ms on each; another thread hears when one is done.
+const TWO_HANDS: &str = "
+import os, queue, socket, sys, threading, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+ASK = b'*3\\r\\n$5\\r\\nBLPOP\\r\\n$4\\r\\njobs\\r\\n$1\\r\\n0\\r\\n'
+read, write = os.pipe()
+done, is_done = os.pipe()
+for _ in range(2):
+    if not os.fork():
+        os.close(write)
+        while os.read(read, 1):
+            time.sleep(0.025)
+            os.write(is_done, b'x')
+        os._exit(0)
+messages, left = queue.SimpleQueue(), threading.Semaphore(0)
+def hand_on():
+    while True:
+        os.write(write, messages.get())
+def hear():
+    while True:
+        os.read(done, 1)
+        left.release()
+threading.Thread(target=hand_on, daemon=True).start()
+threading.Thread(target=hear, daemon=True).start()
+print('ready', flush=True)
+sys.stdin.readline()
+for _ in range(10):
+    broker.sendall(ASK)
+    broker.recv(100)
+    messages.put(b'x')
+for _ in range(10):
+    left.acquire()
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn jobs_that_go_through_a_thread_to_a_child_process_are_the_childs() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let watched = watch(TWO_HANDS, "", serve);
+    let mut handed: Vec<_> = watched
+        .jobs
+        .iter()
+        .filter(|row| row.kind == WorkKind::HandedJob)
+        .collect();
+    handed.sort_by_key(|row| row.ready_ns);
+    // Of the first ones nobody knows yet that they are handed on.
+    assert!((6..=10).contains(&handed.len()), "{handed:#?}");
+    for row in &handed {
+        let end_ns = row.last_send_ns.expect("it is over");
+        let took_ms = (end_ns - row.ready_ns) / 1_000_000;
+        let worked_ms = (end_ns - row.recv_ns.expect("it was read")) / 1_000_000;
+        assert!((25..45).contains(&worked_ms), "25 ms of work: {row:?}");
+        assert!((25..100).contains(&took_ms), "with its wait: {row:?}");
+        assert_ne!(row.tgid, watched.tgid, "a child's: {row:?}");
+        assert_eq!(row.handed_by, watched.tgid, "who has the messages: {row:?}");
+    }
+}
+
 /// Has five messages at once, four times, and is done with one every 20 ms: one after the other,
 /// or ("loop") as a loop that waits for other events meanwhile.
 const FETCHES_AHEAD: &str = "

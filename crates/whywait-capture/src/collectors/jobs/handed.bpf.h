@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause */
 /*
  * Jobs that are handed on: who asks the broker for messages gives each to a helper, a process or a
- * thread that sleeps in a read of a pipe or a socket until there is one. The thread with the
- * messages wakes it from that sleep, it works, and then sleeps in a read of the same descriptor
- * again. What the first one does with a message is then none of the job.
+ * thread that sleeps in a read of a pipe or a socket until there is one: see helpers.bpf.h. What
+ * the first one does with a message is then none of the job.
  *
  * Which message a helper was given does not show. They are taken to be given in the order in which
  * they came: the job begins when the oldest one did that nobody was given.
@@ -16,29 +15,10 @@
  */
 #pragma once
 
-#include "collectors/jobs/open.bpf.h"
+#include "collectors/jobs/helpers.bpf.h"
 #include "collectors/futex/futex.bpf.h"
 #include "collectors/tasks/tasks.bpf.h"
 #include "core/calls.bpf.h"
-
-/* Of a thread that has messages: whether it may hand them on through memory. */
-enum fetches {
-	FETCHES = 1,
-	FETCHES_IN_TASK, /* it has tasks that do, and sleeps for none of them */
-};
-
-enum handed {
-	HANDED_NOTHING,
-	HANDED_BY_READ, /* it slept in a read */
-	HANDED_BY_WORD, /* … on a futex */
-};
-
-enum asked {
-	ASKED_NOT,
-	ASKED, /* … for more than it has, … */
-	ASKED_AND_RESTS, /* … and has slept since, as it does until there is more */
-	ASKED_OTHERWISE, /* of a broker that is not polled: only when it sleeps so is noted */
-};
 
 /* A condition variable has several words, which its sleepers use in turn. */
 #define CONDITION_BYTES 64
@@ -50,163 +30,9 @@ enum asked {
 #define FUTEX_WAIT 0
 #define FUTEX_CLOCK_REALTIME 256
 
-/* Threads that have messages, and how many of each may wait. */
-#define FETCHERS 64
-#define MESSAGES 256
-
-/* Messages that a thread has read and given to nobody, by when they came. */
-struct fetched {
-	u32 tid; /* whose; 0: nobody's */
-	u32 peer; /* whom they came from, as in an exchange */
-	u32 first; /* the number of the oldest, … */
-	u32 end; /* … and of the next one that is read */
-	u32 helpers; /* so many are at work */
-	/* It was done with the last one at once, and slept for more: it works on none itself. */
-	u32 hands_on;
-	u64 read_ns; /* the last one was read */
-	u64 idle_ns; /* the last helper that was at work was done */
-	u64 came_ns[MESSAGES];
-};
-
-struct fetched fetched[FETCHERS] SEC(".bss.messages");
-
 static __always_inline u64 worker_key(const struct thread *thread)
 {
 	return 1ULL << 63 | thread->tid;
-}
-
-static __always_inline u64 helper_key(const struct thread *thread)
-{
-	return 1ULL << 61 | thread->tid;
-}
-
-/* A thread has read a message that came then. Not static: verified once. */
-__noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
-{
-	struct fetched *own;
-	u64 now = bpf_ktime_get_ns();
-
-	if (!thread)
-		return 0;
-	thread->fetches = runtimes_known && goroutine_of(thread) ? FETCHES_IN_TASK : FETCHES;
-	/* What woke it before was a lock: it has its messages itself. */
-	if (unlikely(thread->handed == HANDED_BY_WORD)) {
-		u32 place = find_job(helper_key(thread));
-
-		if (place)
-			NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
-		thread->handed = HANDED_NOTHING;
-	}
-	own = &fetched[thread->tid & (FETCHERS - 1)];
-	if (own->tid != thread->tid) {
-		if (own->tid && thread_by_id(own->tid))
-			return 0;
-		own->tid = thread->tid;
-		own->first = own->end;
-		own->helpers = 0;
-		own->idle_ns = 0;
-		own->hands_on = 0;
-	}
-	/*
-	 * It slept for more, for long, and nobody was at work: those that are left were no jobs, or
-	 * are given to nobody. (That its helpers are idle when it reads the next one says nothing:
-	 * it may hear of that, and of this message, at once.)
-	 */
-	if (!own->helpers && thread->rested_ns > own->read_ns && thread->rested_ns > own->idle_ns &&
-	    now - thread->rested_ns >= threshold_ns)
-		own->first = own->end;
-	own->peer = peer;
-	own->read_ns = now;
-	own->came_ns[own->end & (MESSAGES - 1)] = came_ns;
-	own->end++;
-	if (own->end - own->first > MESSAGES)
-		own->first = own->end - MESSAGES;
-	return 0;
-}
-
-static __always_inline bool sleeps_in_read(const struct thread *thread)
-{
-	return thread->nr == NR_READ || thread->nr == NR_RECVFROM;
-}
-
-/* It has a job that it was given, or has done it and was given none since. */
-static __always_inline struct socket_state *job_of_helper(const struct thread *thread)
-{
-	u32 place = thread->handed ? find_job(helper_key(thread)) : 0;
-
-	return place ? &jobs[(place - 1) & (JOBS - 1)] : 0;
-}
-
-/* Of what the thread has, the oldest is given away: when it came. */
-static __always_inline u64 give_message(struct fetched *from, u64 now)
-{
-	from->helpers++;
-	/* Else it came with another one, and is not known. */
-	if (from->first == from->end)
-		return now;
-	return from->came_ns[from->first++ & (MESSAGES - 1)];
-}
-
-/* A thread that sleeps is given a message that came then. */
-static __always_inline void is_given(const struct thread *by, struct thread *thread, u32 peer,
-				     u64 came_ns, u64 now)
-{
-	struct socket_state *job = &jobs[take_job(helper_key(thread)) & (JOBS - 1)];
-	u32 part;
-
-	make_job(job, thread, WORK_HANDED_JOB, peer, came_ns, now, 0, thread->parts[PART_ON_CPU]);
-	job->exchange.send_tid = by->tid;
-	/* It is on its way only now. */
-	job->unserved_wakeup_ns = 0;
-	/* The sleep that ends here is none of it, and is not in the thread's sums yet. */
-	part = part_of_sleep(thread->family, thread->uninterruptible, thread->io_wait, WAKE_TASK,
-			     true);
-	if (part < PART_COUNT && thread->out_ns < now)
-		job->at_recv[part] += now - thread->out_ns;
-	thread->handed_fd = (u32)thread->args[0];
-	thread->handed_by = by->tid;
-}
-
-/*
- * A thread that has messages wakes another one, which sleeps in a read. (It may write a message in
- * pieces: what it wakes the same one for before it sleeps itself is the same.)
- */
-__noinline int hands_over(struct thread *by, struct thread *thread, u64 now)
-{
-	struct socket_state *job;
-	struct fetched *from;
-
-	if (!by || !thread)
-		return 0;
-	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid)
-		return 0;
-	job = job_of_helper(thread);
-	if (job) {
-		/* It is at work, and waits for something else. */
-		if (!job->last_send_ns || thread->handed_fd != (u32)thread->args[0])
-			return 0;
-		if (by->back_ns <= job->recv_ns) {
-			job->first_send_ns = 0;
-			job->last_send_ns = 0;
-			from->helpers++;
-			return 0;
-		}
-		job_is_done(find_job(helper_key(thread)) - 1, now);
-	}
-	is_given(by, thread, from->peer, give_message(from, now), now);
-	thread->handed = HANDED_BY_READ;
-	return 0;
-}
-
-/* So it is known when it sleeps for messages again. Its sums are those at that time. */
-static __always_inline void job_is_paused(struct socket_state *job, const struct thread *thread,
-					  u64 now)
-{
-	account_service(job, thread, now, thread->parts[PART_ON_CPU]);
-	job->first_send_ns = now;
-	job->last_send_ns = now;
-	job->send_tid = thread->tid;
 }
 
 static __always_inline bool sleeps_at_word(const struct thread *thread)
@@ -235,7 +61,7 @@ static __always_inline void rests_from(struct thread *thread, u64 since_ns)
 
 	if (job && (!job->last_send_ns || thread->seq != thread->rest_seq + 1 ||
 		    thread->parts[PART_ON_CPU] - thread->rest_on_cpu_ns >= threshold_ns))
-		job_is_paused(job, thread, since_ns);
+		job_is_paused(job, thread, since_ns, thread->parts[PART_ON_CPU]);
 }
 
 /* Whether a sleep on a futex ends soon by itself, and was for a lock. `by` is of its process. */
@@ -254,20 +80,6 @@ static __always_inline bool looks_again(const struct thread *thread, struct task
 	return ns < LOOKS_AGAIN_NS;
 }
 
-/* When the oldest message came that was not given to anybody, and not before `thread` slept. */
-static __always_inline u64 oldest_since(struct fetched *from, const struct thread *thread, u64 now)
-{
-	/* All that came before it slept were taken, or it would not have. */
-	for (u32 i = 0; i < 8; i++) {
-		if (from->end - from->first <= 1)
-			break;
-		if (from->came_ns[from->first & (MESSAGES - 1)] >= thread->out_ns)
-			break;
-		from->first++;
-	}
-	return give_message(from, now);
-}
-
 /* A thread that has messages wakes another one of its process, which sleeps on a futex. */
 __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 now)
 {
@@ -277,8 +89,13 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	if (!by || !thread)
 		return 0;
 	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid || !from->hands_on)
+	if (from->tid != by->tid || from->hand || thread->handed == MAY_HAND_ON)
 		return 0;
+	if (!from->hands_on) {
+		if (from->first != from->end && tells(by, thread))
+			is_told(by, thread);
+		return 0;
+	}
 	rests_from(thread, thread->out_ns);
 	has_rested(thread);
 	/* It is told something else. */
@@ -289,43 +106,40 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	place = find_job(helper_key(thread));
 	if (place)
 		job_is_done(place - 1, now);
-	is_given(by, thread, from->peer, oldest_since(from, thread, now), now);
+	/* All that came before it slept were taken, or it would not have. */
+	were_taken(from, thread->out_ns);
+	is_given(from, thread, give_message(from, now), now);
 	thread->handed = HANDED_BY_WORD;
 	return 0;
 }
 
-/* A thread that may be given messages wakes. `by`: who woke it, if the target's. */
+/* Whether a thread (0: none) has messages, or has to do with another one's. */
+static __always_inline bool has_to_do_with_jobs(const struct thread *thread)
+{
+	if (!thread)
+		return false;
+	return NOW(thread->fetches) || NOW(thread->handed);
+}
+
+/* A thread wakes that is given messages, or by one that gives them. `by`: if the target's. */
 static __always_inline void wakes_to_work(struct thread *by, struct thread *thread,
 					  struct task_struct *task, u64 now)
 {
 	if (thread->nr != NR_FUTEX) {
-		if (by && by->fetches && sleeps_in_read(thread))
-			hands_over(by, thread, now);
+		if (by)
+			wakes_reader(by, thread,
+				     BPF_CORE_READ(task, real_parent, tgid) == by->tgid, now);
 		return;
 	}
 	if (by && by->fetches == FETCHES && by->tgid == thread->tgid && !thread->fetches &&
-	    !looks_again(thread, task))
+	    thread->handed != HANDS_ON && !looks_again(thread, task))
 		hands_over_by_word(by, thread, now);
 	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))
 		has_rested(thread);
-}
-
-/* A helper sleeps in a read of the descriptor from which it has its jobs: it is done with one. */
-__noinline int helper_rests(struct thread *thread, u64 now)
-{
-	struct socket_state *job;
-	struct fetched *from;
-
-	if (!thread)
-		return 0;
-	job = job_of_helper(thread);
-	if (!job || job->last_send_ns)
-		return 0;
-	job_is_paused(job, thread, now);
-	from = &fetched[thread->handed_by & (FETCHERS - 1)];
-	if (from->tid == thread->handed_by && from->helpers && !--from->helpers)
-		from->idle_ns = now;
-	return 0;
+	else if (by && tells(by, thread) && !looks_again(thread, task))
+		is_told(by, thread);
+	else if (by)
+		has_its_turn(by, thread, now);
 }
 
 /* A thread is done with a message: whether it does next to nothing with any, but for others. */
@@ -369,9 +183,16 @@ __noinline int worker_rests(struct thread *thread, u64 now)
 		NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
 		return 0;
 	}
-	job_is_paused(job, thread, now);
+	job_is_paused(job, thread, now, thread->parts[PART_ON_CPU]);
 	thread->asked = ASKED_AND_RESTS;
 	return 0;
+}
+
+/* Whether a thread that was told of a message sleeps where it did before. */
+static __always_inline bool sleeps_as_before(const struct thread *thread)
+{
+	return sleeps_at_word(thread) ||
+	       (thread->family == CALL_POLL && (u32)thread->args[0] == thread->handed_fd);
 }
 
 /* A thread that has, or had, messages falls asleep. */
@@ -379,9 +200,10 @@ static __always_inline void sleeps_after_work(struct thread *thread, u64 now)
 {
 	if (thread->asked)
 		worker_rests(thread, now);
-	if (thread->handed == HANDED_BY_READ && sleeps_in_read(thread) &&
-	    thread->handed_fd == (u32)thread->args[0])
-		helper_rests(thread, now);
+	if (is_helper(thread))
+		helper_sleeps(thread, now);
 	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))
 		rests_from(thread, now);
+	else if (thread->handed == IS_TOLD && sleeps_as_before(thread))
+		thread->handed = HANDED_NOTHING;
 }

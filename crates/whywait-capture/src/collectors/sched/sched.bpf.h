@@ -539,7 +539,8 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (thread->wake_context == WAKE_TASK)
 		by = thread_of(waker);
 	thread->waker_in_target = !!by;
-	if (unlikely(((by && by->fetches) || thread->handed) && thread->state == THREAD_SLEEPING))
+	if (unlikely((thread->handed || has_to_do_with_jobs(by)) &&
+		     thread->state == THREAD_SLEEPING))
 		wakes_to_work(by, thread, task, now);
 	if (unlikely(by && thread->state == THREAD_SLEEPING && thread->nr == NR_FUTEX &&
 		     now - thread->out_ns >= threshold_ns)) {
