@@ -89,7 +89,10 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	if (!by || !thread)
 		return 0;
 	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid || from->hand || thread->handed == MAY_HAND_ON)
+	if (from->tid != by->tid || thread->handed == MAY_HAND_ON)
+		return 0;
+	/* They are given to helpers, as long as there is who does that. */
+	if (from->hand && thread_by_id(from->hand))
 		return 0;
 	if (!from->hands_on) {
 		if (from->first != from->end && tells(by, thread))
