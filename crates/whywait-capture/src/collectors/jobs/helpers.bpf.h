@@ -161,8 +161,8 @@ static __always_inline bool is_done(const struct thread *giver, const struct soc
  * was done with this one, too.
  */
 static __always_inline bool hands_it_on(struct socket_state *job, struct fetched *from,
-					const struct thread *giver,
-					const struct thread *thread, u64 now)
+					const struct thread *giver, const struct thread *thread,
+					u64 now)
 {
 	struct thread *hand = thread_by_id(job->exchange.send_tid);
 
@@ -412,8 +412,8 @@ static __always_inline void none_is_left(struct fetched *from, u64 now)
 	const struct thread *hand = from->hand ? thread_by_id(from->hand) : 0;
 
 	/* It may not have been told of the last one yet. */
-	if (hand && now - from->read_ns >= threshold_ns && hand->handed == HANDS_ON && hand->state == THREAD_SLEEPING &&
-	    hand->nr == NR_FUTEX)
+	if (hand && now - from->read_ns >= threshold_ns && hand->handed == HANDS_ON &&
+	    hand->state == THREAD_SLEEPING && hand->nr == NR_FUTEX)
 		from->first = from->end;
 }
 
