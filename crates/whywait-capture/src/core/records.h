@@ -168,7 +168,7 @@ struct counters {
 	u64 jobs_fetches; /* messages that brokers were asked for, and answered, … */
 	u64 jobs_waited_ns; /* … after so long, together */
 	u64 jobs_calls_behind; /* calls that were sent while one of these was not yet answered */
-	u64 jobs_given_up; /* jobs beyond those that are followed at once */
+	u64 jobs_given_up; /* jobs beyond those that are followed at once, or told apart */
 	u64 dns_queries; /* over UDP */
 	u64 dns_budget; /* late DNS queries over the rate that is sent */
 	/* pieces of HTTP/2's fields over the rate that is sent: what they would name has no name */
