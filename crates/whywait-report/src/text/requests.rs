@@ -633,9 +633,8 @@ fn jobs(page: &mut Page, jobs: &Jobs) {
     };
     let mut text = match (jobs.counted, jobs.count) {
         (true, _) => format!(
-            "what is called a request here is a job: a message from {from}, or several that came \
-             at once, until its worker asked for the next one, or acknowledged it; what it had \
-             waited at the broker is in no figure"
+            "each is a message from {from}, or several at once, until its worker acknowledged it \
+             or asked for more; waits there are in no figure"
         ),
         (false, 0) => format!("none were seen of those that {from} was asked for"),
         (false, more) => format!(
@@ -646,7 +645,7 @@ fn jobs(page: &mut Page, jobs: &Jobs) {
     };
     if jobs.fetches > 0 {
         text.push_str(&format!(
-            "; the broker was asked for the next one {} times, and had none for {}",
+            "; asked {} times, none for {}",
             count(jobs.fetches),
             duration(jobs.waited_ns)
         ));
@@ -747,10 +746,9 @@ mod tests {
         };
         assert_eq!(
             said(some.clone()),
-            "jobs: what is called a request here is a job: a message from 192.0.2.7:6379 (redis), \
-             or several that came at once, until its worker asked for the next one, or \
-             acknowledged it; what it had waited at the broker is in no figure; the broker was \
-             asked for the next one 41 times, and had none for 2 s\n"
+            "jobs: each is a message from 192.0.2.7:6379 (redis), or several at once, until its \
+             worker acknowledged it or asked for more; waits there are in no figure; asked 41 \
+             times, none for 2 s\n"
         );
         assert_eq!(
             said(Jobs {
