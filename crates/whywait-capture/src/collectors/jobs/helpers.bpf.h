@@ -308,6 +308,9 @@ __noinline int answers(struct thread *by, struct thread *thread, u64 now)
 		if (!hands_it_on(job, from, giver, thread, now)) {
 			if (from->helpers)
 				from->helpers--;
+			/* It was asked for something, and tells who asked. */
+			if (job->exchange.send_tid == thread->tid)
+				by->unanswered = TRIES;
 			is_no_helper(by);
 			return 0;
 		}
