@@ -83,6 +83,16 @@ struct Watched {
     _folder: TempDir,
 }
 
+impl Watched {
+    /// The jobs of its helpers, by when they came.
+    fn handed(&self) -> Vec<&Request> {
+        let handed = |row: &&Request| row.kind == WorkKind::HandedJob;
+        let mut jobs: Vec<_> = self.jobs.iter().filter(handed).collect();
+        jobs.sort_by_key(|row| row.ready_ns);
+        jobs
+    }
+}
+
 /// Watches a worker from when it is ready until it says that it is done.
 fn watch(program: &str, how: &str, serve: fn(TcpStream)) -> Watched {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
@@ -223,12 +233,7 @@ fn messages_wait_for_a_helper_and_are_forgotten_where_none_gets_them() {
         return;
     };
     let watched = watch(GIVES_LATE, "", serve);
-    let mut handed: Vec<_> = watched
-        .jobs
-        .iter()
-        .filter(|row| row.kind == WorkKind::HandedJob)
-        .collect();
-    handed.sort_by_key(|row| row.ready_ns);
+    let handed = watched.handed();
     let took: Vec<_> = handed
         .iter()
         .map(|row| (row.last_send_ns.unwrap_or_default() - row.ready_ns) / 1_000_000)
@@ -284,12 +289,7 @@ fn jobs_that_go_through_a_thread_to_a_child_process_are_the_childs() {
         return;
     };
     let watched = watch(TWO_HANDS, "", serve);
-    let mut handed: Vec<_> = watched
-        .jobs
-        .iter()
-        .filter(|row| row.kind == WorkKind::HandedJob)
-        .collect();
-    handed.sort_by_key(|row| row.ready_ns);
+    let handed = watched.handed();
     // Of the first ones nobody knows yet that they are handed on.
     assert!((6..=10).contains(&handed.len()), "{handed:#?}");
     for row in &handed {
