@@ -9,8 +9,8 @@
  *
  * A job ends with the last answer before the helper sleeps for the next message. It may have that
  * without a sleep: then it has read as often again as it does for one. (The kernel counts each
- * thread's reads, `ioac.syscr`. A job may read, too: how often a helper reads until it sleeps again
- * is learnt where there was one message only, and counts for nothing where it differs by twice.)
+ * thread's reads, `ioac.syscr`. Jobs may read, too: where one message was not as many reads as
+ * another one, or several not a multiple, reads count for nothing.)
  */
 #pragma once
 
@@ -186,14 +186,20 @@ static __always_inline bool hands_it_on(struct socket_state *job, struct fetched
 static __always_inline void learn_reads(struct fetched *from, const struct socket_state *job,
 					u64 since, u64 reads)
 {
-	u32 more = reads - since;
+	u32 least, more = reads - since;
+	bool one;
 
 	if (!since || !more)
 		return;
-	if (!from->least_reads || more < from->least_reads)
-		from->least_reads = more;
-	if (from->first == from->end && from->read_ns < job->recv_ns && more > from->most_reads)
-		from->most_reads = more;
+	one = from->first == from->end && from->read_ns < job->recv_ns;
+	least = from->least_reads ? from->least_reads : more;
+	if (more < least) {
+		from->reads_vary |= least % more != 0;
+		least = more;
+	} else {
+		from->reads_vary |= more % least != 0 || (one && more != least);
+	}
+	from->least_reads = least;
 }
 
 /* A helper has answered, or was given its turn to read: if it goes on, then from now on. */
@@ -214,16 +220,18 @@ static __always_inline bool was_free_until(const struct thread *thread, u64 ns)
 		       threshold_ns;
 }
 
-/*
- * Whether a helper that answers now has read something since it answered last, and did that when it
- * was done: not to say that it begins.
- */
+/* Whether a helper that has answered was done then: it did not say that it begins. */
+static __always_inline bool was_done(const struct thread *thread, const struct socket_state *job)
+{
+	return thread->answers && thread->done_ns - job->recv_ns >= threshold_ns;
+}
+
+/* Whether a helper that answers now was done when it answered last, and has read since. */
 static __always_inline bool read_between(const struct thread *thread,
 					 const struct socket_state *job, u64 reads, u64 now)
 {
-	return thread->answers && thread->answer_reads && reads != thread->answer_reads &&
-	       now - thread->done_ns >= threshold_ns &&
-	       thread->done_ns - job->recv_ns >= threshold_ns;
+	return was_done(thread, job) && thread->answer_reads && reads != thread->answer_reads &&
+	       now - thread->done_ns >= threshold_ns;
 }
 
 /* A helper that has not slept for more may have read the next message, or several. */
@@ -238,7 +246,7 @@ __noinline int goes_on(struct thread *thread, bool answers, u64 reads, u64 now, 
 	if (!thread)
 		return 0;
 	from = &fetched[thread->handed_by & (FETCHERS - 1)];
-	if (from->tid != thread->handed_by || from->too_far)
+	if (from->tid != thread->handed_by || from->too_far || from->reads_vary)
 		return 0;
 	waiting = from->end - from->first;
 	job = job_of_helper(thread);
@@ -247,7 +255,7 @@ __noinline int goes_on(struct thread *thread, bool answers, u64 reads, u64 now, 
 		thread->reads = thread->answer_reads;
 		messages = 2;
 		is_free = true;
-	} else if (!from->least_reads || from->most_reads >= 2 * from->least_reads) {
+	} else if (!from->least_reads) {
 		return 0;
 	} else if (!thread->reads) {
 		thread->reads = reads - from->least_reads;
@@ -255,6 +263,9 @@ __noinline int goes_on(struct thread *thread, bool answers, u64 reads, u64 now, 
 	} else {
 		messages = (u32)(reads - thread->reads) / from->least_reads;
 		if (messages < 2 || !waiting)
+			return 0;
+		/* Who gives each its own does it when that has answered. */
+		if (!from->hand && !(job && was_done(thread, job) && reads != thread->answer_reads))
 			return 0;
 		thread->reads += (messages - 1) * from->least_reads;
 	}

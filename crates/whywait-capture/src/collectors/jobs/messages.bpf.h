@@ -50,8 +50,8 @@ struct fetched {
 	u64 idle_ns; /* the last helper that was at work was done */
 	/* Who hands them on (0: itself), and from which descriptor its helpers read them. */
 	u32 hand, hand_fd;
-	/* What a helper reads until it sleeps for more, in calls, at least and at most; 0: not known. */
-	u32 least_reads, most_reads;
+	/* What a helper reads for one, in calls (0: not known), unless jobs read, too. */
+	u32 least_reads, reads_vary;
 	/* A helper seemed to go on with the next one, and then there was none for another. */
 	u32 went_on, too_far;
 	u64 came_ns[MESSAGES];
@@ -91,7 +91,7 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 		own->idle_ns = 0;
 		own->hands_on = 0;
 		own->hand = 0;
-		own->least_reads = own->most_reads = 0;
+		own->least_reads = own->reads_vary = 0;
 		own->went_on = own->too_far = 0;
 	}
 	/*
