@@ -33,8 +33,9 @@ KINDS = {
     "no-requests": "no requests",
     "cannot-tell": "**cannot tell**: most of the time is where nothing explains it",
     "multiplexed": "**requests cannot be told apart**",
+    "handed-on": "**who works on jobs cannot be told**",
 }
-UNCERTAIN = ("cannot-tell", "multiplexed")
+UNCERTAIN = ("cannot-tell", "multiplexed", "handed-on")
 REFUSED = re.compile(r"a replay of what was is off by (\d+) %")
 
 

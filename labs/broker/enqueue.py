@@ -1,6 +1,6 @@
 """Pushes jobs to a list of redis, and holds what became of them.
 
-    enqueue.py ADDRESS [--jobs N] [--at-once N] [--every-ms N] [--expect RULE]…
+    enqueue.py ADDRESS [--jobs N] [--at-once N] [--every-ms N] [--not-done] [--expect RULE]…
 
 The ground truth has the workers' own: from when a job was pushed until it was taken (queued), until
 it was done (work), and both (load).
@@ -22,6 +22,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--every-ms", type=float, default=60)
+    parser.add_argument("--not-done", action="store_true")
     parser.add_argument("--expect", action="append", default=[])
     args = parser.parse_args()
     own = Redis(args.address)
@@ -29,6 +30,8 @@ def main():
         own.call("RPUSH", "jobs", str(client.now_ms()))
         if (number + 1) % args.at_once == 0:
             time.sleep(args.every_ms / 1e3)
+    if args.not_done:
+        return client.tell({"pushed": {"count": args.jobs}}, args.expect)
     became = [own.call("BLPOP", "done", "20") for _ in range(args.jobs)]
     jobs = [[float(moment) for moment in one[1].split()] for one in became]
     truth = {

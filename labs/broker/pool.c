@@ -1,12 +1,15 @@
 /*
  * A consumer that hands each job from a list of redis to processes, through a thread and a pipe.
  *
- *   pool ADDRESS PROCESSES
+ *   pool ADDRESS PROCESSES [AHEAD]
  *
  * A thread asks redis for jobs, and puts them into a queue. Another one writes them to a pipe that
  * all processes read. A job sleeps for 40 ms. It is the moment at which it was pushed. What becomes
  * of it is that, when it was taken by a process, and when it was done, in milliseconds of the clock
  * that all processes share: a third thread reads that from another pipe, and pushes it.
+ *
+ * So many jobs AHEAD, which nobody pushed, are in the queue before it is ready: what becomes of
+ * them is not said.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -97,6 +100,8 @@ static void *push_done(void *none)
 	char done[ROOM], line[ROOM];
 
 	while (read(from_workers[0], done, ROOM) == ROOM) {
+		if (done[0] == ' ')
+			continue;
 		fprintf(to, "RPUSH done \"%s\"\r\n", done);
 		fflush(to);
 		if (!fgets(line, ROOM, to))
@@ -112,8 +117,11 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	FILE *from, *ready;
 
-	if (argc != 3 || !ready_file)
-		errx(1, "usage: pool ADDRESS PROCESSES, with READY_FILE");
+	if (argc < 3 || argc > 4 || !ready_file)
+		errx(1, "usage: pool ADDRESS PROCESSES [AHEAD], with READY_FILE");
+	end = argc == 4 ? atoi(argv[3]) : 0;
+	if (end > JOBS)
+		errx(1, "no more than %d ahead", JOBS);
 	address = argv[1];
 	if (pipe(to_workers) || pipe(from_workers))
 		err(1, "no pipes");

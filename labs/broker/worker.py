@@ -1,6 +1,6 @@
 """Workers that take jobs from a list of redis, one at a time each, and push what became of them.
 
-    worker.py ADDRESS [--threads N] [--locked|--polled|--calls|--quick|--forks] [--each]
+    worker.py ADDRESS [--threads N] [--locked|--polled|--calls|--quick|--forks] [--each] [--tick]
 
 Without one of these a job sleeps for 40 ms.
 
@@ -10,6 +10,7 @@ Without one of these a job sleeps for 40 ms.
 --calls    … in redis, which is asked for something that takes as long
 --quick    a job takes a moment
 --forks    a job sleeps in a process of its own, which its worker waits for
+--tick     besides, a thread looks at the clock every second
 
 A job is the moment at which it was pushed. What becomes of it is that, when it was taken, and when
 it was done, in milliseconds of the clock that all processes share.
@@ -84,6 +85,12 @@ def work(args, own, job):
         resize_image()
 
 
+def tick():
+    while True:
+        now_ms()
+        time.sleep(1)
+
+
 def worker(args):
     own = Redis(args.address)
     other = Redis(args.address)
@@ -98,12 +105,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--threads", type=int, default=1)
-    for kind in ("locked", "polled", "each", "calls", "quick", "forks"):
+    for kind in ("locked", "polled", "each", "calls", "quick", "forks", "tick"):
         parser.add_argument(f"--{kind}", action="store_true")
     args = parser.parse_args()
     workers = [threading.Thread(target=worker, args=(args,)) for _ in range(args.threads)]
     for one in workers:
         one.start()
+    if args.tick:
+        threading.Thread(target=tick, daemon=True).start()
     with open(os.environ["READY_FILE"], "w", encoding="utf-8") as ready:
         ready.write(f"{os.getpid()} {args.address}\n")
     for one in workers:

@@ -9,8 +9,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use whywait_events::{Part, Parts};
-use whywait_model::Model;
-use whywait_model::requests::{Account, OpenRequests};
+use whywait_model::requests::{Account, Acts, OpenRequests};
+use whywait_model::{Model, RequestRef};
 use whywait_words::whole_percent;
 
 use crate::facts::Facts;
@@ -43,6 +43,14 @@ pub enum Verdict {
     Open,
     /// Requests cannot be told apart: they are on connections that carry several at once.
     Multiplexed,
+    /// Jobs seem to end with who has their messages, while others of the target work for longer:
+    /// who works on them does not show.
+    HandedOn {
+        /// What the jobs seem to have taken, all together, nanoseconds.
+        jobs_ns: u64,
+        /// What the target did besides, nanoseconds.
+        besides_ns: u64,
+    },
     /// Most of the slow requests' time went where nothing explains it.
     CannotTell {
         /// What has most of it.
@@ -141,7 +149,35 @@ pub fn verdict(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
     if !model.tells_requests_apart() {
         return Verdict::Multiplexed;
     }
-    unexplained(model, findings)
+    handed_on(model).unwrap_or_else(|| unexplained(model, findings))
+}
+
+/// Whether most of what the target did is in no job, though those who have the messages are done
+/// with most of them at once. Who always finds another message never waits for one, and nothing
+/// shows that it was given some: it was at work for most of the time.
+fn handed_on(model: &Model) -> Option<Verdict> {
+    let jobs = model.jobs().filter(|jobs| jobs.counted)?;
+    let messages = jobs.count.max(jobs.fetches);
+    let took_ns = |job: &RequestRef<'_>| job.end_ns().saturating_sub(job.ready_ns);
+    let jobs_seen = model.requests().filter(|job| job.counts());
+    let slow = jobs_seen.filter(|job| took_ns(job) >= model.threshold_ns());
+    let slow = slow.count() as u64;
+    if Share::new(slow, messages).is_at_least(*MOST) {
+        return None;
+    }
+    let work = model.work();
+    // What works on jobs does something for each: a heartbeat is none of that.
+    let for_jobs = |acts: Acts| match Share::new(acts.count, messages).is_below(*VERDICT_FEW) {
+        true => 0,
+        false => acts.ns,
+    };
+    let all_ns = sum([work.busy_ns, for_jobs(work.sleeps), for_jobs(work.calls)].into_iter());
+    let besides_ns = all_ns.saturating_sub(jobs.total_ns);
+    let most_of_time = Share::new(besides_ns, model.target().duration_ns).is_at_least(*MOST);
+    (besides_ns >= jobs.total_ns && most_of_time).then_some(Verdict::HandedOn {
+        jobs_ns: jobs.total_ns,
+        besides_ns,
+    })
 }
 
 /// Whether what the target does is to be seen in its rings: one that listens may just not have been

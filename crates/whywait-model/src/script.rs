@@ -23,6 +23,7 @@ mod wire;
 use crate::input::Input;
 use crate::model::Model;
 use crate::recorded::Recorded;
+use crate::requests::kept::Counted;
 use crate::rings::RingState;
 use crate::stacks::{Label, StackText};
 use crate::waits::sleeps::Sleeps;
@@ -407,6 +408,15 @@ impl Script {
             script: self,
             request,
         }
+    }
+
+    /// The requests so far are jobs, which took so long all together.
+    pub fn are_jobs(&mut self, total_ms: u64) -> &mut Self {
+        let requests = &mut self.input.requests;
+        requests.counted = Counted::Jobs;
+        requests.jobs.count = requests.rows.len() as u64;
+        requests.jobs.total_ns = total_ms * 1_000_000;
+        self
     }
 
     /// The sockets of all requests so far have their read interest off.

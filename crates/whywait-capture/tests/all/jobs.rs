@@ -303,6 +303,58 @@ fn jobs_that_go_through_a_thread_to_a_child_process_are_the_childs() {
     }
 }
 
+/// Hands ten messages to a thread that always finds another one, and wakes a third one after every
+/// second, which does something else: it computes for a while.
+const BACKLOG: &str = "
+import collections, socket, sys, threading, time
+broker = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+messages = collections.deque([b''] * 1000)
+collects = threading.Lock()
+collects.acquire()
+def works():
+    while messages.popleft() != b'end':
+        time.sleep(0.005)
+def computes():
+    while collects.acquire():
+        until = time.monotonic() + 0.003
+        while time.monotonic() < until:
+            pass
+for other in works, computes:
+    threading.Thread(target=other, daemon=True).start()
+print('ready', flush=True)
+sys.stdin.readline()
+for number in range(11):
+    time.sleep(0.01)
+    broker.sendall(b'*3\\r\\n$5\\r\\nBLPOP\\r\\n$4\\r\\njobs\\r\\n$1\\r\\n0\\r\\n')
+    messages.append(broker.recv(100))
+    if number % 2:
+        collects.release()
+print('asked', flush=True)
+sys.stdin.readline()
+";
+
+/// Has messages at once.
+fn serve_backlog(mut stream: TcpStream) {
+    let mut buffer = [0; 100];
+    while let Ok(1..) = stream.read(&mut buffer) {
+        if stream
+            .write_all(b"*2\r\n$4\r\njobs\r\n$3\r\n123\r\n")
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_is_passed_over_by_messages_is_given_none() {
+    let Some(_turn) = common::together() else {
+        return;
+    };
+    let watched = watch(BACKLOG, "", serve_backlog);
+    assert_eq!(watched.handed(), Vec::<&Request>::new());
+}
+
 /// Has five messages at once, four times, and is done with one every 20 ms: one after the other,
 /// or ("loop") as a loop that waits for other events meanwhile.
 const FETCHES_AHEAD: &str = "

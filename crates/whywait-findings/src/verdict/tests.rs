@@ -45,6 +45,38 @@ fn what_nothing_explains_is_not_nothing_wrong() {
     );
 }
 
+/// A thread that has a message every 25 ms and is done with it after `took_ms`, and one that sleeps
+/// for `ms` `times` times, one after the other.
+fn hands_on(took_ms: u64, times: u64, ms: u64) -> Script {
+    const CLOCK_NANOSLEEP: u32 = 230;
+    let mut script = Script::new();
+    script.ends(1000);
+    script.thread(1, "worker").thread(2, "other");
+    for n in 0..times {
+        script.wait(2, CLOCK_NANOSLEEP, n * ms, (n + 1) * ms).done();
+    }
+    for n in 0..40 {
+        let job = script.request(n + 1).ready(n * 25).hidden_job(1);
+        job.read(n * 25, 1).answered(n * 25 + took_ms, 1);
+    }
+    script.are_jobs(40 * took_ms);
+    script
+}
+
+#[test]
+fn who_works_on_jobs_that_are_done_at_once_while_others_work_is_not_known() {
+    let handed_on = |besides_ms: u64| Verdict::HandedOn {
+        jobs_ns: 0,
+        besides_ns: besides_ms * 1_000_000,
+    };
+    let is_known = |script: &Script| !matches!(alone(script), Verdict::HandedOn { .. });
+    assert_eq!(alone(&hands_on(0, 20, 40)), handed_on(800));
+    assert!(is_known(&hands_on(0, 12, 40)), "not for most of the time");
+    assert!(is_known(&hands_on(0, 3, 300)), "a clock works on none");
+    assert_eq!(alone(&hands_on(0, 4, 250)), handed_on(1000), "one in ten");
+    assert!(is_known(&hands_on(3, 20, 40)), "they take some time");
+}
+
 #[test]
 fn what_gets_through_in_step_has_a_shape() {
     let Verdict::CannotTell { shape, .. } = alone(&serves(11, 38)) else {

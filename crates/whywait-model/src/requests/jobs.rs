@@ -50,7 +50,7 @@ impl KeptJobs {
 
 impl Model {
     /// The jobs; `None`: there were none.
-    pub(crate) fn jobs(&self) -> Option<Jobs> {
+    pub fn jobs(&self) -> Option<Jobs> {
         let counter = |name: &str| self.counters.get(name).copied().unwrap_or(0);
         let kept = &self.jobs;
         let brokers = kept.brokers.iter();

@@ -28,6 +28,7 @@ mod task_rounds;
 pub(crate) mod task_waits;
 pub mod under_way;
 pub(crate) mod wire;
+mod work;
 
 pub use abandoned::AbandonedRequests;
 pub use accept_queues::{AcceptQueue, AcceptQueues};
@@ -53,6 +54,7 @@ pub use tails::{Held, Tails};
 pub use task_waits::{TaskHolder, TaskWaitKind, TaskWaitRow, TaskWaits, TasksPast};
 pub use under_way::{OngoingResponses, ResponseLooks};
 pub use wire::{Connecting, Sending, Sent, Wire};
+pub use work::{Acts, Work};
 
 #[cfg(test)]
 mod tests;

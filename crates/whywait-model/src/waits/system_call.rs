@@ -181,6 +181,12 @@ const PLACES: [u8; 512] = {
     places
 };
 
+/// Whether a system call of this name lets a time pass.
+pub(crate) fn lets_time_pass(name: &str) -> bool {
+    let call = CALLS.iter().find(|(_, of, _)| *of == name);
+    call.is_some_and(|(_, _, call)| *call == SystemCall::Sleep)
+}
+
 /// Which part of a request's time a sleep is, from the call and from who ended it.
 /// `woken_by_target`: the waker is a thread of the target.
 pub(crate) fn part(wait: &Wait, woken_by_target: bool) -> Part {

@@ -54,7 +54,18 @@ pub(super) fn nothing_wrong(page: &mut Page, report: &Report) {
     ) {
         return;
     }
-    if requests.count == 0 && (open.is_none() || hidden) {
+    if matches!(report.verdict, Verdict::HandedOn { .. }) {
+        let hint = "who has a message may hand it to a thread or a process that always finds \
+                    another one, and never waits for it: that does not show, and the figures below \
+                    are of those who hand on. Attach before there is a backlog; --waits and \
+                    --calls say what others did meanwhile";
+        page.gutter();
+        page.paragraph(
+            "   = ",
+            "     ",
+            &[(Style::Help, "help: "), (Style::Plain, hint)],
+        );
+    } else if requests.count == 0 && (open.is_none() || hidden) {
         let hint = "a request starts when data arrives on a socket, and ends when the target \
                     has read it and written an answer. Check that there was load while \
                     whywait watched, that this process served it, and in the notes below that \
@@ -241,6 +252,21 @@ fn in_words(page: &Page, report: &Report) -> (Style, String) {
             (Style::Strong, verdict)
         }
         (Verdict::Multiplexed, ..) => (Style::Warning, "requests cannot be told apart".to_owned()),
+        (
+            Verdict::HandedOn {
+                jobs_ns,
+                besides_ns,
+            },
+            ..,
+        ) => {
+            let verdict = format!(
+                "cannot tell who works on the jobs: those who have the messages are done with \
+                 them in {} altogether, and the target worked for {} besides",
+                duration(jobs_ns),
+                duration(besides_ns)
+            );
+            (Style::Warning, verdict)
+        }
         (Verdict::UnderWay, ..) if let Some(responses) = &requests.under_way => {
             let responses = counted(responses.count, "response");
             (
@@ -344,7 +370,9 @@ fn what_was_seen(page: &Page, report: &Report) -> String {
             carriers(several)
         );
     }
-    match requests.latency_ns {
+    // Theirs are those of who hands them on.
+    let are_whole = !matches!(report.verdict, Verdict::HandedOn { .. });
+    match requests.latency_ns.filter(|_| are_whole) {
         Some(latency) => {
             let [p99, max] = [Percentile::P99, Percentile::Max]
                 .map(|which| percentile(requests, &latency, which));

@@ -244,6 +244,13 @@ fn requests_that_cannot_be_told_apart() {
 }
 
 #[test]
+fn jobs_that_others_work_on() {
+    texts("handed_on", |options| {
+        render(&reports::handed_on(), options)
+    });
+}
+
+#[test]
 fn what_nothing_explains() {
     snapshot("cannot_tell", &reports::cannot_tell());
 }

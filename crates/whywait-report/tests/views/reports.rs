@@ -472,6 +472,16 @@ pub(crate) fn no_cpu_by_others() -> Report {
     report
 }
 
+/// A worker whose jobs are done by threads that never wait for one.
+pub(crate) fn handed_on() -> Report {
+    let mut report = nothing_wrong();
+    report.verdict = Verdict::HandedOn {
+        jobs_ns: 46 * MS,
+        besides_ns: 12_400 * MS,
+    };
+    report
+}
+
 /// A server of which all requests, or some, come several at once on a connection.
 pub(crate) fn multiplexed(all: bool) -> Report {
     let mut report = nothing_wrong();

@@ -89,7 +89,7 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 	if (!by || !thread)
 		return 0;
 	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid || thread->handed == MAY_HAND_ON)
+	if (from->tid != by->tid || thread->handed == MAY_HAND_ON || thread->handed == NO_HELPER)
 		return 0;
 	/* They are given to helpers, as long as there is who does that. */
 	if (from->hand && thread_by_id(from->hand))
@@ -111,6 +111,12 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 		job_is_done(place - 1, now);
 	/* All that came before it slept were taken, or it would not have. */
 	were_taken(from, thread->out_ns);
+	if (was_passed_over(from, thread, now)) {
+		is_no_helper(thread);
+		return 0;
+	}
+	if (thread->unanswered)
+		thread->unanswered--;
 	is_given(from, thread, give_message(from, now), now);
 	thread->handed = HANDED_BY_WORD;
 	return 0;

@@ -25,7 +25,7 @@ enum handed {
 	HANDED_NOTHING,
 	HANDED_BY_READ, /* it was given some, and slept in a read */
 	HANDED_PERHAPS, /* … by one that MAY_HAND_ON, and it has not answered yet */
-	NO_HELPER, /* … and it slept for more without an answer */
+	NO_HELPER, /* … and it slept for more without an answer, or was passed over */
 	HANDED_BY_WORD, /* … on a futex */
 	IS_TOLD, /* who has messages woke it from a futex */
 	MAY_HAND_ON, /* … and it then woke a child process from a read */
@@ -55,6 +55,7 @@ struct fetched {
 	/* A helper seemed to go on with the next one, and then there was none for another. */
 	u32 went_on, too_far;
 	u64 came_ns[MESSAGES];
+	u64 was_read_ns[MESSAGES];
 };
 
 struct fetched fetched[FETCHERS] SEC(".bss.messages");
@@ -105,6 +106,7 @@ __noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
 	own->peer = peer;
 	own->read_ns = now;
 	own->came_ns[own->end & (MESSAGES - 1)] = came_ns;
+	own->was_read_ns[own->end & (MESSAGES - 1)] = now;
 	own->end++;
 	if (own->end - own->first > MESSAGES)
 		own->first = own->end - MESSAGES;
@@ -119,16 +121,33 @@ static __always_inline struct socket_state *job_of_helper(const struct thread *t
 	return place ? &jobs[(place - 1) & (JOBS - 1)] : 0;
 }
 
-/* What came before `ns` was given to somebody, but for the last one. */
-static __always_inline void were_taken(struct fetched *from, u64 ns)
+/* What came before `ns` was given to somebody, but for the last one. Not static: verified once. */
+__noinline int were_taken(struct fetched *from, u64 ns)
 {
-	for (u32 i = 0; i < 16; i++) {
+	if (!from)
+		return 0;
+	for (u32 i = 0; i < MESSAGES; i++) {
 		if (from->end - from->first <= 1)
 			break;
 		if (from->came_ns[from->first & (MESSAGES - 1)] >= ns)
 			break;
 		from->first++;
 	}
+	return 0;
+}
+
+/*
+ * Whether a thread slept on while there was a message that nobody was given: who helps would have
+ * been woken for it. Others have it, who found it without a sleep, and this one does something else
+ * (a JVM's compiler, a collector of garbage).
+ */
+static __always_inline bool was_passed_over(const struct fetched *from,
+					    const struct thread *thread, u64 now)
+{
+	u64 read_ns = from->was_read_ns[from->first & (MESSAGES - 1)];
+
+	return from->first != from->end && read_ns > thread->out_ns &&
+	       now - read_ns >= threshold_ns;
 }
 
 /* Of what the thread has, the oldest is given away: when it came. */
