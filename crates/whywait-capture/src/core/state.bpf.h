@@ -247,7 +247,7 @@ struct thread {
 	u64 answer_reads; /* … until it answered last, … */
 	u64 rest_reads; /* … and until it slept for more */
 	u32 free_seq; /* its last sleep when it answered, or had its turn to read */
-	u32 unanswered; /* so often it was woken as if it were given one, and was not */
+	u32 unanswered; /* so often it was woken as if it were given one, and did not answer */
 	/* In this call, with this argument, it sleeps until there is a message; it did last then. */
 	s32 rest_nr;
 	u32 rest_at;

@@ -84,12 +84,12 @@ static __always_inline bool looks_again(const struct thread *thread, struct task
 __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 now)
 {
 	struct fetched *from;
-	u32 place;
+	u32 place, first;
 
 	if (!by || !thread)
 		return 0;
 	from = &fetched[by->tid & (FETCHERS - 1)];
-	if (from->tid != by->tid || thread->handed == MAY_HAND_ON || thread->handed == NO_HELPER)
+	if (from->tid != by->tid || thread->handed == MAY_HAND_ON)
 		return 0;
 	/* They are given to helpers, as long as there is who does that. */
 	if (from->hand && thread_by_id(from->hand))
@@ -111,12 +111,13 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 		job_is_done(place - 1, now);
 	/* All that came before it slept were taken, or it would not have. */
 	were_taken(from, thread->out_ns);
-	if (was_passed_over(from, thread, now)) {
-		is_no_helper(thread);
+	first = from->first;
+	if (were_passed_by(from, now) >= TRIES) {
+		/* It does something else: a JVM's compiler, a collector of garbage. */
+		from->first = first;
+		thread->handed = HANDED_NOTHING;
 		return 0;
 	}
-	if (thread->unanswered)
-		thread->unanswered--;
 	is_given(from, thread, give_message(from, now), now);
 	thread->handed = HANDED_BY_WORD;
 	return 0;

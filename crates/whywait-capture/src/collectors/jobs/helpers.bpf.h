@@ -23,7 +23,10 @@ static __always_inline bool sleeps_in_read(const struct thread *thread)
 	return thread->nr == NR_READ || thread->nr == NR_RECVFROM;
 }
 
-/* A child process that was woken so often, and sleeps without an answer, is none that helps. */
+/*
+ * A child process that was woken so often, and sleeps without an answer, is none that helps; nor is
+ * a thread that slept on while there were so many messages that nobody was given.
+ */
 #define TRIES 4
 
 static __always_inline bool is_helper(const struct thread *thread)
@@ -145,13 +148,17 @@ static __always_inline void may_hand_on(struct thread *by, struct thread *thread
 	thread->reads = 0;
 }
 
-/* Who has the messages has asked for more since a helper was given this one, or sleeps for it. */
-static __always_inline bool is_done(const struct thread *giver, const struct socket_state *job)
+/*
+ * Who has the messages has asked for more since a helper was given this one, or sleeps for it. (It
+ * may have slept for it since it read the last one, when who hands that on did not do so yet.)
+ */
+static __always_inline bool is_done(const struct thread *giver, const struct fetched *from,
+				    const struct socket_state *job)
 {
 	if (giver->asked == ASKED || giver->asked == ASKED_AND_RESTS)
 		return true;
 	if (giver->rest_nr)
-		return giver->rested_ns >= job->recv_ns;
+		return giver->rested_ns >= job->recv_ns || giver->rested_ns > from->read_ns;
 	return giver->state == THREAD_SLEEPING &&
 	       (giver->family == CALL_POLL || sleeps_in_read(giver));
 }
@@ -170,7 +177,7 @@ static __always_inline bool hands_it_on(struct socket_state *job, struct fetched
 		return false;
 	if (hand->handed == MAY_HAND_ON) {
 		/* It has slept for the next one for a while. */
-		if (!is_done(giver, job) || hand == thread || hand->state != THREAD_SLEEPING ||
+		if (!is_done(giver, from, job) || hand == thread || hand->state != THREAD_SLEEPING ||
 		    hand->nr != NR_FUTEX || now - hand->out_ns < threshold_ns) {
 			hand->handed = HANDED_NOTHING;
 			return false;
