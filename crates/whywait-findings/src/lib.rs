@@ -33,7 +33,15 @@ pub fn find(facts: &Facts<'_>) -> Vec<Finding> {
     let found = CATALOGUE
         .iter()
         .flat_map(|declaration| (declaration.detect)(facts));
-    let mut findings = ranking::ranked(found.collect(), facts.model.time_of_requests_ns());
+    let mut found: Vec<Finding> = found.collect();
+    // Those jobs that are seen are few of all, and say nothing of the others.
+    if verdict::handed_on(facts.model).is_some() {
+        let of_jobs = |finding: &&mut Finding| finding.saving.kind == SavingKind::Latency;
+        for finding in found.iter_mut().filter(of_jobs) {
+            finding.severity = Severity::Note;
+        }
+    }
+    let mut findings = ranking::ranked(found, facts.model.time_of_requests_ns());
     for finding in findings
         .iter_mut()
         .filter(|finding| is_of_requests(finding))

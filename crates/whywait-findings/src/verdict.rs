@@ -155,7 +155,7 @@ pub fn verdict(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
 /// Whether most of what the target did is in no job, though those who have the messages are done
 /// with most of them at once. Who always finds another message never waits for one, and nothing
 /// shows that it was given some: it was at work for most of the time.
-fn handed_on(model: &Model) -> Option<Verdict> {
+pub(crate) fn handed_on(model: &Model) -> Option<Verdict> {
     let jobs = model.jobs().filter(|jobs| jobs.counted)?;
     let messages = jobs.count.max(jobs.fetches);
     let took_ns = |job: &RequestRef<'_>| job.end_ns().saturating_sub(job.ready_ns);

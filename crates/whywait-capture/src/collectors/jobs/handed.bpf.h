@@ -80,11 +80,14 @@ static __always_inline bool looks_again(const struct thread *thread, struct task
 	return ns < LOOKS_AGAIN_NS;
 }
 
-/* A thread that has messages wakes another one of its process, which sleeps on a futex. */
+/*
+ * A thread that has messages wakes another one of its process, which sleeps on a futex. (Where one
+ * thread looks after signals for all, as in Ruby, the same sleeps in a poll when it is its turn.)
+ */
 __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 now)
 {
 	struct fetched *from;
-	u32 place, first;
+	u32 place, first, word;
 
 	if (!by || !thread)
 		return 0;
@@ -99,6 +102,10 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 			is_told(by, thread);
 		return 0;
 	}
+	/* So short a sleep elsewhere than where it rests is for a lock, as an interpreter's. */
+	if (now - thread->out_ns < threshold_ns &&
+	    !(thread->handed == HANDED_BY_WORD && sleeps_at_word(thread)))
+		return 0;
 	rests_from(thread, thread->out_ns);
 	has_rested(thread);
 	/* It is told something else. */
@@ -118,9 +125,49 @@ __noinline int hands_over_by_word(struct thread *by, struct thread *thread, u64 
 		thread->handed = HANDED_NOTHING;
 		return 0;
 	}
+	word = thread->handed_fd;
 	is_given(from, thread, give_message(from, now), now);
+	if (thread->nr != NR_FUTEX)
+		thread->handed_fd = word;
 	thread->handed = HANDED_BY_WORD;
 	return 0;
+}
+
+/*
+ * A thread that is given messages wakes another one from its rest: there is one for it, too (who
+ * takes one of several wakes the next). All that are there came since it rests: else it would have
+ * taken them, or it rests no more, and waits for a lock.
+ */
+__noinline int passes_on(struct thread *thread, u64 now)
+{
+	struct fetched *from;
+	u32 place;
+
+	if (!thread)
+		return 0;
+	from = &fetched[thread->handed_by & (FETCHERS - 1)];
+	if (from->tid != thread->handed_by || !from->hands_on) {
+		has_rested(thread);
+		return 0;
+	}
+	if (from->first == from->end) {
+		from->awake = thread->tid;
+		from->awake_ns = now;
+	} else if (from->was_read_ns[from->first & (MESSAGES - 1)] > thread->out_ns) {
+		rests_from(thread, thread->out_ns);
+		place = find_job(helper_key(thread));
+		if (place)
+			job_is_done(place - 1, now);
+		is_given(from, thread, give_message(from, now), now);
+	}
+	has_rested(thread);
+	return 0;
+}
+
+static __always_inline bool is_fellow(const struct thread *by, const struct thread *thread)
+{
+	return by && by->handed == HANDED_BY_WORD && by->handed_by == thread->handed_by &&
+	       by->tgid == thread->tgid;
 }
 
 /* Whether a thread (0: none) has messages, or has to do with another one's. */
@@ -136,7 +183,10 @@ static __always_inline void wakes_to_work(struct thread *by, struct thread *thre
 					  struct task_struct *task, u64 now)
 {
 	if (thread->nr != NR_FUTEX) {
-		if (by)
+		if (by && by->fetches == FETCHES && by->tgid == thread->tgid &&
+		    thread->handed == HANDED_BY_WORD && thread->family == CALL_POLL)
+			hands_over_by_word(by, thread, now);
+		else if (by)
 			wakes_reader(by, thread,
 				     BPF_CORE_READ(task, real_parent, tgid) == by->tgid, now);
 		return;
@@ -144,6 +194,9 @@ static __always_inline void wakes_to_work(struct thread *by, struct thread *thre
 	if (by && by->fetches == FETCHES && by->tgid == thread->tgid && !thread->fetches &&
 	    thread->handed != HANDS_ON && !looks_again(thread, task))
 		hands_over_by_word(by, thread, now);
+	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread) &&
+		 is_fellow(by, thread))
+		passes_on(thread, now);
 	else if (thread->handed == HANDED_BY_WORD && sleeps_at_word(thread))
 		has_rested(thread);
 	else if (by && tells(by, thread) && !looks_again(thread, task))
@@ -167,7 +220,11 @@ __noinline bool hands_on(const struct thread *thread, const struct socket_state 
 	/* What it waited for a CPU is none of it. */
 	if (job->recv_tid == thread->tid)
 		ns -= thread->parts[PART_RUNNABLE] - job->at_recv[PART_RUNNABLE];
-	own->hands_on = ns < threshold_ns;
+	/* It may be late with one. */
+	if (ns >= threshold_ns)
+		own->hands_on /= 2;
+	else if (own->hands_on < HANDS_ON_MOST)
+		own->hands_on++;
 	return own->hands_on;
 }
 

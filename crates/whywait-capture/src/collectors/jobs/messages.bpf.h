@@ -36,6 +36,8 @@ enum handed {
 /* Threads that have messages, and how many of each may wait. */
 #define FETCHERS 64
 #define MESSAGES 256
+/* With so many a thread was done at once, as far as is counted. */
+#define HANDS_ON_MOST 2
 
 /* Messages that a thread has read and given to nobody, by when they came. */
 struct fetched {
@@ -44,7 +46,7 @@ struct fetched {
 	u32 first; /* the number of the oldest, … */
 	u32 end; /* … and of the next one that is read */
 	u32 helpers; /* so many are at work */
-	/* It was done with the last one at once, and slept for more: it works on none itself. */
+	/* It was done with the last ones at once, and slept for more: it works on none itself. */
 	u32 hands_on;
 	u64 read_ns; /* the last one was read */
 	u64 idle_ns; /* the last helper that was at work was done */
@@ -52,6 +54,9 @@ struct fetched {
 	u32 hand, hand_fd;
 	/* What a helper reads for one, in calls (0: not known), unless jobs read, too. */
 	u32 least_reads, reads_vary;
+	/* A helper was woken by another one when there was none yet: it takes the next one. */
+	u32 awake;
+	u64 awake_ns;
 	/* A helper seemed to go on with the next one, and then there was none for another. */
 	u32 went_on, too_far;
 	u64 came_ns[MESSAGES];
@@ -63,54 +68,6 @@ struct fetched fetched[FETCHERS] SEC(".bss.messages");
 static __always_inline u64 helper_key(const struct thread *thread)
 {
 	return 1ULL << 61 | thread->tid;
-}
-
-/* A thread has read a message that came then. Not static: verified once. */
-__noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
-{
-	struct fetched *own;
-	u64 now = bpf_ktime_get_ns();
-
-	if (!thread)
-		return 0;
-	thread->fetches = runtimes_known && goroutine_of(thread) ? FETCHES_IN_TASK : FETCHES;
-	/* What woke it before was a lock: it has its messages itself. */
-	if (unlikely(thread->handed >= HANDED_BY_WORD)) {
-		u32 place = find_job(helper_key(thread));
-
-		if (place)
-			NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
-		thread->handed = HANDED_NOTHING;
-	}
-	own = &fetched[thread->tid & (FETCHERS - 1)];
-	if (own->tid != thread->tid) {
-		if (own->tid && thread_by_id(own->tid))
-			return 0;
-		own->tid = thread->tid;
-		own->first = own->end;
-		own->helpers = 0;
-		own->idle_ns = 0;
-		own->hands_on = 0;
-		own->hand = 0;
-		own->least_reads = own->reads_vary = 0;
-		own->went_on = own->too_far = 0;
-	}
-	/*
-	 * It slept for more, for long, and nobody was at work: those that are left were no jobs, or
-	 * are given to nobody. (That its helpers are idle when it reads the next one says nothing:
-	 * it may hear of that, and of this message, at once.)
-	 */
-	if (!own->helpers && thread->rested_ns > own->read_ns && thread->rested_ns > own->idle_ns &&
-	    now - thread->rested_ns >= threshold_ns)
-		own->first = own->end;
-	own->peer = peer;
-	own->read_ns = now;
-	own->came_ns[own->end & (MESSAGES - 1)] = came_ns;
-	own->was_read_ns[own->end & (MESSAGES - 1)] = now;
-	own->end++;
-	if (own->end - own->first > MESSAGES)
-		own->first = own->end - MESSAGES;
-	return 0;
 }
 
 /* It has a job that it was given, or has done it and was given none since. */
@@ -216,3 +173,74 @@ static __always_inline void job_is_paused(struct socket_state *job, const struct
 	job->send_tid = thread->tid;
 }
 
+/* A helper that another one woke takes the message that was read last, and is done with its own. */
+__noinline int takes_next(struct fetched *from, u64 now)
+{
+	struct thread *thread;
+	u32 place;
+
+	if (!from)
+		return 0;
+	thread = thread_by_id(from->awake);
+	if (!thread || thread->handed != HANDED_BY_WORD || thread->handed_by != from->tid)
+		return 0;
+	place = find_job(helper_key(thread));
+	if (place && !jobs[(place - 1) & (JOBS - 1)].last_send_ns)
+		return 0;
+	if (place)
+		job_is_done(place - 1, now);
+	has_message(from, thread, give_message(from, now), now, thread->parts[PART_ON_CPU]);
+	return 0;
+}
+
+/* A thread has read a message that came then. Not static: verified once. */
+__noinline int message_is_read(struct thread *thread, u64 came_ns, u32 peer)
+{
+	struct fetched *own;
+	u64 now = bpf_ktime_get_ns();
+
+	if (!thread)
+		return 0;
+	thread->fetches = runtimes_known && goroutine_of(thread) ? FETCHES_IN_TASK : FETCHES;
+	/* What woke it before was a lock: it has its messages itself. */
+	if (unlikely(thread->handed >= HANDED_BY_WORD)) {
+		u32 place = find_job(helper_key(thread));
+
+		if (place)
+			NOW(job_keys[(place - 1) & (JOBS - 1)]) = 0;
+		thread->handed = HANDED_NOTHING;
+	}
+	own = &fetched[thread->tid & (FETCHERS - 1)];
+	if (own->tid != thread->tid) {
+		if (own->tid && thread_by_id(own->tid))
+			return 0;
+		own->tid = thread->tid;
+		own->first = own->end;
+		own->helpers = 0;
+		own->idle_ns = 0;
+		own->hands_on = 0;
+		own->hand = 0;
+		own->least_reads = own->reads_vary = 0;
+		own->went_on = own->too_far = 0;
+		own->awake = 0;
+	}
+	/*
+	 * It slept for more, for long, and nobody was at work: those that are left were no jobs, or
+	 * are given to nobody. (That its helpers are idle when it reads the next one says nothing:
+	 * it may hear of that, and of this message, at once.)
+	 */
+	if (!own->helpers && thread->rested_ns > own->read_ns && thread->rested_ns > own->idle_ns &&
+	    now - thread->rested_ns >= threshold_ns)
+		own->first = own->end;
+	own->peer = peer;
+	own->read_ns = now;
+	own->came_ns[own->end & (MESSAGES - 1)] = came_ns;
+	own->was_read_ns[own->end & (MESSAGES - 1)] = now;
+	own->end++;
+	if (own->end - own->first > MESSAGES)
+		own->first = own->end - MESSAGES;
+	if (own->awake && now - own->awake_ns < threshold_ns)
+		takes_next(own, now);
+	own->awake = 0;
+	return 0;
+}
