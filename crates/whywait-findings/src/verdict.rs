@@ -171,7 +171,7 @@ pub(crate) fn handed_on(model: &Model) -> Option<Verdict> {
         true => 0,
         false => acts.ns,
     };
-    let all_ns = sum([work.busy_ns, for_jobs(work.sleeps), for_jobs(work.calls)].into_iter());
+    let all_ns = sum([work.busy_ns, for_jobs(work.sleeps), for_jobs(work.calls)]);
     let besides_ns = all_ns.saturating_sub(jobs.total_ns);
     let most_of_time = Share::new(besides_ns, model.target().duration_ns).is_at_least(*MOST);
     (besides_ns >= jobs.total_ns && most_of_time).then_some(Verdict::HandedOn {
